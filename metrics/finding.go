@@ -1,0 +1,66 @@
+package metrics
+
+import "time"
+
+// Severity orders findings.
+type Severity int
+
+// The severities.
+const (
+	SeverityNone Severity = iota
+	SeverityInfo
+	SeverityWarning
+	SeverityCritical
+)
+
+// String gives the word used on screen, in JSON and in the config.
+func (s Severity) String() string {
+	switch s {
+	case SeverityInfo:
+		return "info"
+	case SeverityWarning:
+		return "warning"
+	case SeverityCritical:
+		return "critical"
+	}
+	return "none"
+}
+
+// MarshalText writes the word.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Finding is a diagnosis with evidence and advice.
+type Finding struct {
+	ID       string // kebab-case, stable
+	Severity Severity
+	Subject  string // whose: a server id, a client id, a path, "gpu 3", "node"
+	Since    time.Time
+	Title    string // one line with the figures in it
+	Cause    Cause  // "" where no class applies
+	Why      string // the cause in words
+	Evidence []Evidence
+	Advice   string // the exact flag, value and direction, or command, or setting
+	Acked    bool
+	Snoozed  time.Time // until when, zero: not
+	Cleared  time.Time // zero while it holds
+	Changed  []FindingChange
+	// LogPath and LogLine lead to the line that proves it, where there is one.
+	LogPath string
+	LogLine int64
+	// Series to draw beside it.
+	Graph SeriesKey
+}
+
+// Evidence is one figure that a finding rests on.
+type Evidence struct {
+	Text   string // e.g. "rows 1,374 → 1,531"
+	Source string // e.g. "stat of B2.jsonl"
+	At     time.Time
+}
+
+// FindingChange is one step in a finding's life.
+type FindingChange struct {
+	At   time.Time
+	What string // raised, worse, better, changed, cleared, acknowledged, snoozed
+	Text string
+}

@@ -1,0 +1,463 @@
+package metrics
+
+import "time"
+
+// Snapshot is everything known about a node at one moment. Times are on the
+// local clock (the node's are shifted by the measured offset); Zone tells how
+// the node itself would print them. A Snapshot is never changed after it was
+// given away.
+type Snapshot struct {
+	Node string
+	Host string
+	User string
+	At   time.Time
+	// NodeClock is the node's clock minus the local clock.
+	NodeClock time.Duration
+	Zone      string // abbreviation of the node's zone
+	ZoneSec   int
+	BootID    string
+	Replay    bool
+
+	Link     Link
+	Channels []Channel
+	// Servers are ordered: serving first, then by start, newest first.
+	Servers []Server
+	GPUs    []GPU
+	GPUTool GPUTool
+	Clients []Client
+	// Datasets are ordered: growing first, then by path.
+	Datasets []Dataset
+	Job      Job
+	Sys      Host
+	// Findings are sorted by severity, then age; cleared ones are in History only.
+	Findings   []Finding
+	History    []Finding
+	CannotTell []CannotTell
+	Events     []Event // oldest first, bounded
+	Starts     []Start // oldest first; imported and seen
+	Guards     []Guard
+	Verdict    Verdict
+	Config     Config
+	// Doing tells a first visit what is being done and found, at most three lines.
+	Doing []string
+	// Logs are the newest lines of each followed log, by path.
+	Logs   map[string]*LogTail
+	Series map[SeriesKey]*Series
+	// Saved is what the next visit should know.
+	Saved Saved
+	Notes []Note
+}
+
+// SeriesKey names a series: what it is, and whose (a server's "pid:start", a GPU index, a path).
+type SeriesKey struct {
+	What string
+	Of   string
+}
+
+// What a series can hold.
+const (
+	SeriesGenTPS    = "gen_tps"    // tok/s of a server
+	SeriesInputTPS  = "input_tps"  // tok/s
+	SeriesRunning   = "running"    // requests
+	SeriesQueued    = "queued"     // requests
+	SeriesKVUsage   = "kv_usage"   // 0 to 1
+	SeriesPerReq    = "per_req"    // tokens a running request
+	SeriesRows      = "rows"       // rows of a dataset, cumulative
+	SeriesRowRate   = "row_rate"   // rows a minute of the job or a dataset
+	SeriesGPUMem    = "gpu_mem"    // MiB used, of a GPU index
+	SeriesGPUUtil   = "gpu_util"   // %
+	SeriesGPUTemp   = "gpu_temp"   // °C
+	SeriesGPUPower  = "gpu_power"  // W
+	SeriesAcceptLen = "accept_len" // tokens
+	SeriesLoad      = "load1"
+	SeriesMemAvail  = "mem_avail" // bytes
+)
+
+// Link is the connection as the screen shows it.
+type Link struct {
+	Status   LinkStatus
+	Since    time.Time
+	Reason   string
+	Waiting  bool
+	RTT      time.Duration
+	LastData time.Time // newest frame that came from the node
+}
+
+// Channel is one probe channel.
+type Channel struct {
+	Name   string
+	State  string
+	Since  time.Time
+	Reason string
+	Advice string
+}
+
+// ServerState says what a server does.
+type ServerState string
+
+// The states of a server.
+const (
+	ServerStarting ServerState = "starting"
+	ServerServing  ServerState = "serving" // generates, or waits for requests after ready
+	ServerIdle     ServerState = "idle"    // ready, nothing running or queued
+	ServerDraining ServerState = "draining"
+	ServerHung     ServerState = "hung"
+	ServerDown     ServerState = "down"
+	ServerUnknown  ServerState = "unknown"
+)
+
+// Server is one inference server's process tree.
+type Server struct {
+	ID      string // "pid:start", or "log:PATH" where only its log is known
+	Engine  string // sglang, vllm, or the configured name
+	Version string
+	Model   string
+	PID     int
+	Start   int64 // clock ticks after boot
+	Started time.Time
+	User    string
+	Port    int // 0 unknown
+	Addr    string
+	State   ServerState
+	Since   time.Time // of State
+	Phase   Phase
+	Argv    []string // masked
+	Cwd     string
+	Tree    []int // pids of the tree, root first
+	TP, DP  int   // 0 unknown
+	PP      int
+	Log     LogRef
+	// StartNo is the number of the start among the node's known starts, 0 unknown.
+	StartNo int
+
+	Gen          GenRate
+	InputTPS     Figure
+	Running      Figure
+	Queued       Figure
+	InFlight     Figure // running + queued
+	KVUsage      Figure // 0 to 1; of hybrid pools the fullest
+	KVTokens     Figure // live tokens
+	PerRequest   Figure // live tokens a running request
+	RequestsFit  Figure
+	FitTooEarly  bool   // RequestsFit is withheld since requests are still young
+	Capacity     Figure // tokens
+	MaxRunning   Figure
+	ContextLen   Figure
+	Headroom     Figure // GiB, the engine's own available_gpu_mem after capture
+	KVDtype      string
+	BytesPerTok  Figure // bytes a token a GPU
+	HiCache      HiCache
+	Graph        *bool // last decode batch ran in a captured graph
+	AcceptLen    Figure
+	CacheHit     Figure // 0 to 1
+	Finished     Figure // requests finished since the start
+	Aborted      Figure
+	Retracted    Figure // retractions a minute
+	MetricsOn    *bool
+	Health       Figure    // last HTTP status of /health
+	LastBatch    time.Time // newest batch line that was real work
+	LastToken    time.Time // newest proof of a generated token
+	Step         StepFit
+	FinishedWith string // where Finished comes from
+
+	// End of a server that is gone.
+	Ended    time.Time
+	ExitCode *int
+	Causes   []CauseFact
+}
+
+// Phase is where a start is.
+type Phase struct {
+	Name     string // e.g. "loading weights", "capturing graphs", "ready"
+	Since    time.Time
+	Done     int // progress, 0 of 0 unknown
+	Total    int
+	Took     []PhaseTook   // finished phases, in order
+	Expected time.Duration // of the whole start, from earlier ones; 0 unknown
+	Ready    time.Time     // zero until ready
+	LastSign time.Time     // newest sign of progress
+}
+
+// PhaseTook is one finished phase.
+type PhaseTook struct {
+	Name string
+	Took time.Duration
+}
+
+// GenRate is generation throughput in tok/s, with its phases told apart.
+type GenRate struct {
+	Now     Figure
+	Settled Figure // median since Since; unknown while in the ramp
+	Spread  Figure // interquartile range / 2
+	Since   time.Time
+	Peak    Figure // highest of this start
+	PeakAt  time.Time
+	// PeakRunning, PeakPerRequest say with how many requests, of which length, the peak came.
+	PeakRunning    Figure
+	PeakPerRequest Figure
+	Ramp           bool // requests are still young
+}
+
+// HiCache is the hierarchical KV cache.
+type HiCache struct {
+	On       bool
+	SizeGB   float64 // --hicache-size, 1e9 bytes a rank; 0 unset
+	HostGB   Figure  // pinned host memory in all, 1e9 bytes
+	LoadBack Figure  // tokens loaded back, total
+}
+
+// LogRef is a log that is followed.
+type LogRef struct {
+	Path  string
+	Bytes Figure
+	Lines Figure
+	Mtime time.Time
+	// Note says what is missing, e.g. "stdout goes to a terminal".
+	Note string
+}
+
+// CauseFact is a cause with its proof.
+type CauseFact struct {
+	Class   Cause
+	Detail  string
+	Rank    string
+	Line    string // the log line, cleaned
+	LineNo  int64  // 1-based line of the log, 0 unknown
+	At      time.Time
+	Phase   string // start-up, prefill, decode, idle
+	Primary bool
+}
+
+// GPU is one device. Memory in MiB as nvidia-smi counts it.
+type GPU struct {
+	Index      int
+	Name       string
+	UUID       string
+	Bus        string
+	MemUsed    Figure
+	MemTotal   Figure
+	MemLowest  Figure // lowest free memory since the server was ready, MiB
+	Util       Figure // %
+	Temp       Figure // °C
+	MemTemp    Figure
+	Power      Figure // W
+	PowerLimit Figure
+	ClockSM    Figure // MHz
+	ClockMem   Figure
+	ECC        Figure // uncorrected volatile errors
+	Throttle   []string
+	MIG        bool
+	Unified    bool              // memory is the host's
+	Lost       string            // what the tool said instead of figures, "" while well
+	Raw        map[string]string // cells that were no numbers, by field
+	Procs      []GPUProc
+}
+
+// GPUProc is a process with memory on a GPU.
+type GPUProc struct {
+	PID   int
+	Name  string
+	MiB   Figure
+	Owner string // server, client, other, gone, invisible
+}
+
+// GPUTool is the state of nvidia-smi.
+type GPUTool struct {
+	State  string // ok, absent, failed, stuck, ""
+	Text   string
+	Cause  Cause
+	Since  time.Time
+	Driver string
+}
+
+// Client is a process that sends requests and writes rows.
+type Client struct {
+	ID      string // "pid:start", or "host:ADDR" for one on another host
+	PID     int
+	Start   int64
+	Started time.Time
+	User    string
+	Argv    []string
+	Cwd     string
+	State   string    // running, zombie, stopped, gone, remote
+	Since   time.Time // of State
+	Python  bool
+	// Unbuffered is nil where it cannot be told.
+	Unbuffered *bool
+	// LogOwned: its descriptor 1 is the log.
+	LogOwned       bool
+	Log            LogRef
+	LogSilentSince time.Time
+	LastLine       string   // last line of its log, cleaned
+	Datasets       []string // paths
+	Ports          []int    // server ports it is connected to
+	Conns          int
+	Host           string // peer address of a remote client
+	Progress       Progress
+	Causes         []CauseFact
+}
+
+// Progress is done of total, with the source.
+type Progress struct {
+	Done, Total int64
+	Known       bool
+	Source      string
+}
+
+// Dataset is a JSONL file, or the shards of one, that a client grows.
+type Dataset struct {
+	Path   string // of the shard set: the common pattern
+	Name   string // short, for the screen
+	Shards []Shard
+	Rows   Figure
+	Bytes  Figure
+	// PerMin is rows a minute over the last 10 minutes, or since the start where that is younger.
+	PerMin         Figure
+	PerMinOver     time.Duration
+	Grew           time.Time     // newest growth
+	Gap            time.Duration // usual gap between growths, 0 unknown
+	Target         Target
+	ETA            ETA
+	Torn           bool
+	Counting       Progress // first count in bytes
+	Writers        []int
+	Landed         Figure // rows since the running client's start
+	LandedSince    time.Time
+	Done           time.Time // when the target was reached, zero before
+	Judged         *RowsJudged
+	Median         Figure // of output lengths
+	MedianInTokens bool
+	Cut            Figure // share of finish_reason length, 0 to 1
+	Err            string
+}
+
+// Shard is one file of a dataset.
+type Shard struct {
+	Path  string
+	Rows  Figure
+	Bytes Figure
+	Mtime time.Time
+}
+
+// Target is how many rows are wanted.
+type Target struct {
+	Rows     int64 // 0 unknown
+	Inferred bool
+	Source   string
+}
+
+// ETA is when a target will be reached.
+type ETA struct {
+	Known  bool
+	At     time.Time
+	Spread time.Duration // plus or minus
+	Held   string        // why there is none yet
+}
+
+// Job is all datasets together.
+type Job struct {
+	Rows       Figure
+	Target     Target
+	PerMin     Figure
+	PerMinOver time.Duration
+	ETA        ETA
+	// Finished and Landed are since Since: requests that the server finished, rows that reached a file.
+	Finished Figure
+	Landed   Figure
+	Since    time.Time
+	Done     bool
+}
+
+// Host is the machine. Memory in bytes.
+type Host struct {
+	Load1     Figure
+	CPUs      int
+	CPUUtil   Figure // 0 to 1
+	MemAvail  Figure
+	MemTotal  Figure
+	SwapUsed  Figure
+	SwapTotal Figure
+	UptimeS   Figure
+	Disks     []Disk
+	Shm       Disk
+}
+
+// Disk is one file system in use. Sizes in bytes.
+type Disk struct {
+	Mount      string
+	Paths      []string
+	Total      Figure
+	Avail      Figure
+	InodesFree Figure
+	// FullIn is when it is full at the present growth, 0 unknown.
+	FullIn time.Duration
+}
+
+// CannotTell is something that cannot be known, with what would tell it.
+type CannotTell struct {
+	What string
+	Why  string
+	Tell string // what would tell it
+}
+
+// Event is something that happened, for the timeline.
+type Event struct {
+	At   time.Time
+	Kind string // start, ready, client, settled, crash, finding, cleared, link, note, rows, restart
+	Text string
+	Ref  string // finding id, start id, log line
+}
+
+// LogTail is the newest lines of one log.
+type LogTail struct {
+	Path    string
+	First   int64 // number of Lines[0] in the file, 1-based; 0 unknown
+	Lines   []LogLine
+	Offset  int64 // bytes of the file read so far
+	Size    int64
+	Skipped int64 // bytes never read since too much came at once
+}
+
+// LogLine is one cleaned line.
+type LogLine struct {
+	At    time.Time // its own timestamp on the local clock, else when it was read
+	Text  string
+	Off   int64 // byte offset in the file, -1 unknown
+	Level int8  // 0 plain, 1 warning, 2 error
+}
+
+// Verdict is the state of the node in one sentence.
+type Verdict struct {
+	Level Severity
+	// Word is OK, WARN, CRIT, DOWN, NONE (no trace of a server or client) or WAIT (still finding out).
+	Word string
+	Text string
+}
+
+// ServerByID finds a server.
+func (s *Snapshot) ServerByID(id string) *Server {
+	for i := range s.Servers {
+		if s.Servers[i].ID == id {
+			return &s.Servers[i]
+		}
+	}
+	return nil
+}
+
+// Server is the first server, nil without one.
+func (s *Snapshot) Server() *Server {
+	if len(s.Servers) == 0 {
+		return nil
+	}
+	return &s.Servers[0]
+}
+
+// Dataset finds a dataset by path.
+func (s *Snapshot) Dataset(path string) *Dataset {
+	for i := range s.Datasets {
+		if s.Datasets[i].Path == path {
+			return &s.Datasets[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package metrics
+
+import "time"
+
+// Start is one launch that was really run, with what it achieved.
+type Start struct {
+	ID      string    `json:"id"` // boot id + pid + start, or a name for imported ones
+	No      int       `json:"no,omitempty"`
+	Node    string    `json:"node"`
+	Engine  string    `json:"engine"`
+	Version string    `json:"version,omitempty"`
+	Model   string    `json:"model,omitempty"`
+	At      time.Time `json:"at"`
+	Argv    []string  `json:"argv,omitempty"` // masked
+	// Label is the differing flags in short, e.g. "0.88 bf16 hicache".
+	Label    string      `json:"label,omitempty"`
+	Imported bool        `json:"imported,omitempty"` // not seen by us: from a log or the operator
+	Phases   []PhaseTook `json:"phases,omitempty"`
+	ReadyS   *float64    `json:"ready_s,omitempty"` // seconds until ready
+
+	Capacity   *float64 `json:"capacity_tokens,omitempty"`
+	HeadroomGB *float64 `json:"headroom_gib,omitempty"`
+	Peak       *float64 `json:"peak_tps,omitempty"`
+	Settled    *float64 `json:"settled_tps,omitempty"`
+	Spread     *float64 `json:"spread_tps,omitempty"`
+	Running    *float64 `json:"running,omitempty"`
+	Queued     *float64 `json:"queued,omitempty"`
+	KVUsage    *float64 `json:"kv_usage,omitempty"`
+	PerRequest *float64 `json:"tokens_per_request,omitempty"`
+	RowsPerMin *float64 `json:"rows_per_min,omitempty"`
+	LowestFree *float64 `json:"lowest_free_gib,omitempty"`
+	Dataset    string   `json:"dataset,omitempty"` // part that grew meanwhile
+
+	DurationS *float64 `json:"duration_s,omitempty"`
+	// Outcome is running, stopped, crashed, failed (before ready) or unknown.
+	Outcome     string  `json:"outcome,omitempty"`
+	Cause       Cause   `json:"cause,omitempty"`
+	CauseTxt    string  `json:"cause_text,omitempty"`
+	AfterS      float64 `json:"after_s,omitempty"` // crash: how long after ready
+	Note        string  `json:"note,omitempty"`
+	GuardBroken string  `json:"guard_broken,omitempty"`
+	Override    string  `json:"override,omitempty"` // reason given for overriding a guard
+}
