@@ -31,7 +31,7 @@ func Mask(line string) string {
 			continue
 		}
 		start, end := secretAt(line, i, last)
-		if start < 0 {
+		if start < 0 || missingValue(line, start, end) {
 			continue
 		}
 		if last == 0 {
@@ -88,6 +88,15 @@ func secretAt(s string, i, floor int) (start, end int) {
 	return -1, -1
 }
 
+// lastLetter marks how the names that count end: key, token, password, secret,
+// passphrase, cookie, credentials. It rejects most separators at once.
+var lastLetter = func() (t [256]bool) {
+	for _, b := range []byte("yYnNdDtTeEsS") {
+		t[b] = true
+	}
+	return t
+}()
+
 // nameBefore is the identifier that ends before the separator at i, without
 // the spaces and the quote that may stand between.
 func nameBefore(s string, i, floor int) string {
@@ -101,9 +110,7 @@ func nameBefore(s string, i, floor int) string {
 			end--
 		}
 	}
-	// Most names are told by their last letter: key, token, password, secret,
-	// passphrase, cookie, authorization, credentials, auth.
-	if end <= floor || strings.IndexByte("yYnNdDtTeEsShH", s[end-1]) < 0 {
+	if end <= floor || !lastLetter[s[end-1]] {
 		return ""
 	}
 	start := end
@@ -199,18 +206,12 @@ func valueSpan(s string, i int, colon bool) (start, end int) {
 	}
 	start, end, quoted := quotedSpan(s, i)
 	if !quoted {
-		end = i
-		for end < len(s) && !endsWord(s[end]) {
-			end++
-		}
-		start = i
+		start, end = i, wordEnd(s, i)
 		if colon && strings.HasPrefix(s[end:], " ") {
 			for _, scheme := range []string{"bearer", "basic", "token", "digest", "apikey"} {
 				if foldEqual(s[start:end], scheme) {
 					start = end + 1
-					for end = start; end < len(s) && !endsWord(s[end]); {
-						end++
-					}
+					end = wordEnd(s, start)
 					break
 				}
 			}
@@ -245,6 +246,30 @@ func quotedSpan(s string, i int) (start, end int, ok bool) {
 		}
 	}
 	return start, len(s), true
+}
+
+func wordEnd(s string, i int) int {
+	for i < len(s) && !endsWord(s[i]) {
+		i++
+	}
+	return i
+}
+
+// missingValue tells a span that is no value but the next setting: a flag, or
+// a name with its own separator (a= api_key='c', --a {"password": "c"}).
+func missingValue(s string, start, end int) bool {
+	if start > 0 && (s[start-1] == '\'' || s[start-1] == '"') {
+		return false
+	}
+	if strings.HasPrefix(s[start:end], "--") {
+		return true
+	}
+	for i := start; i < end; i++ {
+		if (s[i] == '=' || s[i] == ':') && secretName(nameBefore(s, i, start)) {
+			return true
+		}
+	}
+	return false
 }
 
 func endsWord(b byte) bool {
@@ -319,6 +344,14 @@ var shapes = []struct {
 }
 
 func shapedSecret(s string, i int) (start, end int) {
+	if i < 2 {
+		return -1, -1
+	}
+	switch s[i-2 : i] {
+	case "sk", "hf", "hp", "ho", "hs", "at", "xb", "xp", "pi", "r8":
+	default:
+		return -1, -1
+	}
 	for _, shape := range shapes {
 		n := len(shape.prefix)
 		start := i + 1 - n
