@@ -205,7 +205,7 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestLineBeginsWithVerdict(t *testing.T) {
-	if got, want := Line(story()), "OK 9.1/min 606 tok/s 35+115 ETA 2 Mar 09:16\n"; got != want {
+	if got, want := Line(story()), "OK 9.1/min 606 tok/s 35+115 ETA Mon 09:16\n"; got != want {
 		t.Errorf("line %q, want %q", got, want)
 	}
 }
