@@ -1,0 +1,167 @@
+package simnode
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/remote/simnode/model"
+)
+
+// programs are the names under which this binary plays the node's programs.
+var programs = []string{"nvidia-smi", "dmesg", "python3", "python"}
+
+// environ is the environment of a login and of the processes that a login
+// started long ago. Nothing of the user's own environment enters it but the
+// time zone.
+func (p places) environ() []string {
+	environ := []string{
+		"PATH=" + p.bin() + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + p.home(),
+		"USER=" + nodeUser,
+		"LOGNAME=" + nodeUser,
+		"SHELL=" + shellPath,
+		"LANG=C.UTF-8",
+		"TMPDIR=" + p.temp(),
+		// Terminals of the user's own tmux are no part of the node.
+		"TMUX_TMPDIR=" + p.temp(),
+		nodeEnv + "=" + p.dir,
+	}
+	if zone, set := os.LookupEnv("TZ"); set {
+		environ = append(environ, "TZ="+zone)
+	}
+	return environ
+}
+
+// logOf is where a process that the scenario found running writes.
+func (p places) logOf(role model.Role, past model.Past) string {
+	switch role {
+	case model.ServerMain:
+		return p.file(past.ServerLog)
+	case model.ClientMain, model.OldClient:
+		return p.file(past.ClientLog)
+	default:
+		return os.DevNull
+	}
+}
+
+// layOut writes everything that lies on the node's disk when it is first
+// seen, with the modification times of the story.
+func layOut(p places, past model.Past, self string) error {
+	folders := []string{p.bin(), p.home(), p.temp(), filepath.Dir(p.socket()), p.state(),
+		filepath.Dir(p.file(past.ServerLog)), filepath.Dir(p.file(past.ClientLog)), p.file(past.RowsFolder)}
+	for _, folder := range folders {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	for _, name := range programs {
+		if err := os.Symlink(self, filepath.Join(p.bin(), name)); err != nil {
+			return err
+		}
+	}
+	for log, chunks := range map[string][]model.Chunk{
+		p.file(past.ServerLog): past.Server,
+		p.file(past.ClientLog): past.Client,
+		p.kernel():             past.Kernel,
+	} {
+		if err := writeChunks(log, chunks, p); err != nil {
+			return err
+		}
+	}
+	for _, part := range past.Parts {
+		if err := writeRows(p.file(part.File), part, past.Rows); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(p.home(), ".profile"), []byte("PS1='"+nodeUser+"@demo:$PWD# '\n"), 0o600)
+}
+
+func writeChunks(path string, chunks []model.Chunk, p places) error {
+	var text strings.Builder
+	for _, c := range chunks {
+		text.WriteString(c.Text)
+	}
+	if err := os.WriteFile(path, []byte(p.text(text.String())), 0o644); err != nil {
+		return err
+	}
+	if len(chunks) == 0 {
+		return nil
+	}
+	last := chunks[len(chunks)-1].At
+	return os.Chtimes(path, last, last)
+}
+
+// writeRows writes the part's rows of the past; a part without rows has no file.
+func writeRows(path string, part model.Part, recent []model.Row) error {
+	if part.Rows == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	changed := part.Changed
+	write := func(r model.Row) {
+		_, _ = w.Write(r.JSON()) // Flush reports a failure
+		_ = w.WriteByte('\n')
+	}
+	for i := range part.Base {
+		write(part.BaseRow(i))
+	}
+	for _, r := range recent {
+		if r.Part == part.Name {
+			write(r)
+			changed = r.At
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return os.Chtimes(path, time.Now(), changed)
+}
+
+// writeStarters leaves the start scripts that an operator would have used, and
+// the client program that they name.
+func writeStarters(p places, processes []model.Process, past model.Past) error {
+	data := p.data(past)
+	scripts := map[string]string{
+		"run_inference.py": "# Played by the simulated node: see start_client.sh for how it is started.\n",
+	}
+	for _, process := range processes {
+		name := map[model.Role]string{model.ServerMain: "start_server.sh", model.ClientMain: "start_client.sh"}[process.Role]
+		if name == "" {
+			continue
+		}
+		scripts[name] = fmt.Sprintf("#!/bin/sh\ncd %s || exit 1\nnohup %s >> %s 2>&1 < /dev/null &\n",
+			p.file(process.Dir), quoted(p.argv(process.Argv)), p.logOf(process.Role, past))
+	}
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// data is the folder of the run: the one above the logs.
+func (p places) data(past model.Past) string {
+	return filepath.Dir(filepath.Dir(p.file(past.ServerLog)))
+}
+
+// quoted writes a command line for sh.
+func quoted(argv []string) string {
+	words := slices.Clone(argv)
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t\n'\"\\$`!*?[]{}()<>|&;#~") || word == "" {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,160 @@
+package simnode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// closeLimit is how long the supervisor may take to end everything before it
+// is ended itself.
+const closeLimit = killLimit + 2*time.Second
+
+// Start brings up a simulated node and returns once its processes stand and
+// its SSH server answers. It ends with Close, with ctx, or with this process.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	self := o.Self
+	if self == "" {
+		path, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find the binary that plays the simulated node: %w", err)
+		}
+		self = path
+	}
+	hostKey, hostPEM, err := newKey("simulated node")
+	if err != nil {
+		return nil, err
+	}
+	clientKey, clientPEM, err := newKey("client of the simulated node")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := makeDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	scenario := o.Scenario
+	if scenario == "" {
+		scenario = "story"
+	}
+	n := &Node{User: nodeUser, HostKey: hostKey.PublicKey(), Signer: clientKey, ClientKeyPEM: clientPEM, Dir: dir}
+	r, err := n.launch(ctx, self, birth{
+		Scenario: scenario, HostKeyPEM: hostPEM, ClientKey: ssh.MarshalAuthorizedKey(clientKey.PublicKey()),
+	})
+	if err != nil {
+		_ = n.Close()
+		return nil, fmt.Errorf("start the simulated node %q: %w", scenario, err)
+	}
+	p := newPlaces(dir, r.Port)
+	n.Addr, n.ServerPort = r.Addr, r.Port
+	n.Home, n.Data, n.State = p.home(), r.Data, p.state()
+	n.ServerLog, n.ClientLog = r.ServerLog, r.ClientLog
+	n.Started, n.ServerStarted, n.ClientStarted = time.Now(), r.ServerStarted, r.ClientStarted
+	return n, nil
+}
+
+// makeDir makes the node's folder, reachable by this user alone.
+func makeDir(wanted string) (string, error) {
+	if wanted == "" {
+		dir, err := os.MkdirTemp("", "rv-")
+		if err != nil {
+			return "", fmt.Errorf("make a folder for the simulated node: %w", err)
+		}
+		wanted = dir
+	} else if err := os.Mkdir(wanted, 0o700); err != nil {
+		return "", fmt.Errorf("make a folder for the simulated node: %w", err)
+	}
+	dir, err := filepath.EvalSymlinks(wanted)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the folder of the simulated node: %w", err)
+	}
+	return dir, nil
+}
+
+// launch starts the supervisor and waits for its report.
+func (n *Node) launch(ctx context.Context, self string, b birth) (report, error) {
+	supervisor := &exec.Cmd{
+		Path: self,
+		Args: []string{supervisorName, n.Dir},
+		Dir:  "/",
+		Env:  append(withoutEnv(os.Environ(), nodeEnv, roleEnv), nodeEnv+"="+n.Dir),
+		// A session of its own: the terminal's interrupt must not reach it
+		// before it has cleaned up.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	lifeline, err := supervisor.StdinPipe()
+	if err != nil {
+		return report{}, err
+	}
+	answer, err := supervisor.StdoutPipe()
+	if err != nil {
+		return report{}, err
+	}
+	var complaints bytes.Buffer
+	supervisor.Stderr = &complaints
+	if err := supervisor.Start(); err != nil {
+		return report{}, err
+	}
+	n.RootPID = supervisor.Process.Pid
+	line, _ := json.Marshal(b)
+	if _, err := lifeline.Write(append(line, '\n')); err != nil {
+		lifeline.Close()
+	}
+	var r report
+	reported := make(chan error, 1)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		reported <- json.NewDecoder(answer).Decode(&r)
+	}()
+	ended := make(chan struct{})
+	go func() {
+		// Wait closes the pipe that the report comes through.
+		<-read
+		_ = supervisor.Wait()
+		killMarked(n.Dir)
+		_ = os.RemoveAll(n.Dir)
+		close(ended)
+	}()
+	n.stop = sync.OnceValue(func() error {
+		lifeline.Close()
+		select {
+		case <-ended:
+		case <-time.After(closeLimit):
+			_ = supervisor.Process.Kill()
+			<-ended
+		}
+		if _, err := os.Stat(n.Dir); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the simulated node's folder %s: it is still there", n.Dir)
+		}
+		return nil
+	})
+	context.AfterFunc(ctx, func() { _ = n.stop() })
+	select {
+	case err = <-reported:
+	case <-ctx.Done():
+		return report{}, context.Cause(ctx)
+	}
+	if err != nil {
+		<-ended
+		return report{}, fmt.Errorf("its supervisor ended without a word: %s", strings.TrimSpace(complaints.String()))
+	}
+	if r.Error != "" {
+		return report{}, errors.New(r.Error)
+	}
+	return r, nil
+}

@@ -1,0 +1,372 @@
+package simnode
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/runvigil/runvigil/remote/simnode/model"
+)
+
+// step is how often real time moves the model.
+const step = 100 * time.Millisecond
+
+// world is the node's one clockwork: it moves the model with real time, hands
+// what the model does to the processes that play it, and tells the model what
+// has really become of them.
+type world struct {
+	places places
+	spawn  *spawner
+
+	mu   sync.Mutex
+	node *model.Node
+	// adopted are the processes that the scenario found running: the model
+	// knows them already and their hello is no launch.
+	adopted map[int]model.Role
+	servers []*player
+	clients []*player
+	// players are all processes that have said hello, by pid.
+	players map[int]*player
+	tickets map[int]pendingReply
+	conns   connections
+}
+
+// player is a connected process and what it was last told.
+type player struct {
+	link *link
+	pid  int
+	role model.Role
+	// title is the one it was told to take.
+	title string
+	// Of a server: the children it was told to have, and the port it was told
+	// to listen on.
+	children map[model.Role]bool
+	port     int
+	// ended says that the model itself has ended it.
+	ended bool
+}
+
+type pendingReply struct {
+	to *link
+	id int
+}
+
+type connections struct {
+	pid, port, number int
+}
+
+func newWorld(node *model.Node, p places, s *spawner) *world {
+	return &world{
+		places: p, spawn: s, node: node,
+		adopted: make(map[int]model.Role),
+		players: make(map[int]*player),
+		tickets: make(map[int]pendingReply),
+	}
+}
+
+// tick moves the model until the process ends.
+func (w *world) tick() {
+	for range time.Tick(step) {
+		w.mu.Lock()
+		w.advance()
+		w.mu.Unlock()
+	}
+}
+
+// accept serves the node's socket.
+func (w *world) accept(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go w.attend(newLink(conn))
+	}
+}
+
+// attend listens to one process until its end, which is the end of its link.
+func (w *world) attend(l *link) {
+	defer l.close()
+	var p *player
+	for {
+		m, err := l.receive()
+		if err != nil {
+			break
+		}
+		w.mu.Lock()
+		switch m.Kind {
+		case kindHello:
+			p = w.welcome(l, m)
+		case kindSignal:
+			if p != nil {
+				w.node.Signal(p.pid, model.Signal(m.Number))
+			}
+		case kindRequest:
+			w.request(l, m)
+		case kindSMI:
+			text, code := w.node.NvidiaSMI(m.Argv)
+			l.send(message{Kind: kindReply, Text: text, Code: code})
+		}
+		w.advance()
+		w.mu.Unlock()
+	}
+	if p != nil {
+		w.mu.Lock()
+		w.farewell(p)
+		w.advance()
+		w.mu.Unlock()
+	}
+}
+
+// welcome takes in a process: one of the scenario's, or a new launch.
+func (w *world) welcome(l *link, m message) *player {
+	p := &player{link: l, pid: m.PID, role: model.Role(m.Role), children: make(map[model.Role]bool)}
+	adopted, known := w.adopted[m.PID]
+	if known {
+		p.role = adopted
+	}
+	switch m.Role {
+	case "server":
+		if !known {
+			w.node.Launch(model.Launch{Argv: w.places.modelArgv(m.Argv), Env: m.Env, Dir: w.places.modelPath(m.Dir), PID: m.PID})
+		}
+		w.servers = append(w.servers, p)
+	case "client":
+		if !known {
+			w.node.StartClient(model.ClientLaunch{Argv: w.places.modelArgv(m.Argv), Env: m.Env, Dir: w.places.modelPath(m.Dir), PID: m.PID})
+		}
+		if p.role != model.OldClient {
+			w.clients = append(w.clients, p)
+		}
+	}
+	if known || m.Role != "server" && m.Role != "client" {
+		w.node.Bind(p.role, m.PID)
+	}
+	w.players[m.PID] = p
+	return p
+}
+
+// farewell tells the model that a process has ended by other hands than its.
+func (w *world) farewell(p *player) {
+	delete(w.players, p.pid)
+	w.servers = without(w.servers, p)
+	w.clients = without(w.clients, p)
+	if !p.ended {
+		w.node.Signal(p.pid, model.SIGKILL)
+	}
+}
+
+func without(list []*player, gone *player) []*player {
+	kept := list[:0]
+	for _, p := range list {
+		if p != gone {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// newest is the process that the model's output belongs to.
+func newest(list []*player) *player {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[len(list)-1]
+}
+
+func (w *world) request(l *link, m message) {
+	reply, ok := w.node.HTTP(m.Method, m.Target, m.Auth, m.Body)
+	switch {
+	case !ok:
+		l.send(message{Kind: kindReply, ID: m.ID})
+	case reply.Ticket != 0:
+		w.tickets[reply.Ticket] = pendingReply{to: l, id: m.ID}
+	default:
+		w.answer(pendingReply{to: l, id: m.ID}, reply)
+	}
+}
+
+func (w *world) answer(to pendingReply, r model.Reply) {
+	to.to.send(message{Kind: kindReply, ID: to.id, Status: r.Status, Type: r.Type, Body: []byte(w.places.text(string(r.Body)))})
+}
+
+// advance moves the model to the present and carries out what it did.
+func (w *world) advance() {
+	out := w.node.Advance(time.Now().Round(0))
+	if p := newest(w.servers); p != nil {
+		w.write(p, out.Server)
+	}
+	if p := newest(w.clients); p != nil {
+		w.write(p, out.Client)
+		for _, row := range out.Rows {
+			p.link.send(message{Kind: kindRow, Dir: w.places.file(row.File), Text: string(row.JSON()) + "\n"})
+		}
+	}
+	w.kernel(out.Kernel)
+	for _, a := range out.Answers {
+		if to, waiting := w.tickets[a.Ticket]; waiting {
+			delete(w.tickets, a.Ticket)
+			w.answer(to, a.Reply)
+		}
+	}
+	for _, exit := range out.Exits {
+		w.end(exit)
+	}
+	w.arrange()
+}
+
+func (w *world) write(p *player, chunks []model.Chunk) {
+	for _, c := range chunks {
+		p.link.send(message{Kind: kindWrite, Number: int(c.Stream), Text: w.places.text(c.Text)})
+	}
+}
+
+func (w *world) kernel(chunks []model.Chunk) {
+	if len(chunks) == 0 {
+		return
+	}
+	var text []byte
+	for _, c := range chunks {
+		text = append(text, c.Text...)
+	}
+	if err := appendLine(w.places.kernel(), string(text)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// end ends a process as the model says, after what it has still to write.
+func (w *world) end(exit model.Exit) {
+	p := w.players[exit.PID]
+	if p == nil {
+		return
+	}
+	p.ended = true
+	p.link.send(message{Kind: kindEnd, Code: exit.Code})
+	time.AfterFunc(2*time.Second, func() {
+		w.mu.Lock()
+		stillThere := w.players[exit.PID] == p
+		w.mu.Unlock()
+		if stillThere {
+			_ = syscall.Kill(exit.PID, syscall.SIGKILL)
+		}
+	})
+}
+
+// arrange makes children, titles, port and connections what the model says.
+func (w *world) arrange() {
+	state, processes := w.node.Server(), w.node.Processes()
+	port := 0
+	if state.Listening {
+		port = state.Port
+		if port == modelPort {
+			port = w.places.port
+		}
+	}
+	server := newest(w.servers)
+	if server != nil && !server.ended {
+		if server.port != port {
+			server.port = port
+			server.link.send(message{Kind: kindListen, Port: port})
+		}
+		w.arrangeChildren(server, processes)
+	} else {
+		port = 0
+	}
+	w.arrangeTitles(processes)
+	client := newest(w.clients)
+	if client == nil {
+		return
+	}
+	want := connections{pid: client.pid, port: port}
+	if port != 0 {
+		want.number = w.node.Client().InFlight
+	}
+	if want != w.conns {
+		w.conns = want
+		client.link.send(message{Kind: kindConns, Port: want.port, Number: want.number})
+	}
+}
+
+// arrangeChildren starts the server's children that the model has and the
+// tree lacks, and gives titles.
+func (w *world) arrangeChildren(server *player, processes []model.Process) {
+	for _, child := range processes {
+		if child.Parent == model.ServerMain && !server.children[child.Role] {
+			server.children[child.Role] = true
+			server.link.send(message{Kind: kindSpawn, Role: string(child.Role), Argv: childArgv(child.Role)})
+		}
+	}
+}
+
+func (w *world) arrangeTitles(processes []model.Process) {
+	titles := make(map[model.Role]string, len(processes))
+	for _, process := range processes {
+		if titled(process) {
+			titles[process.Role] = process.Title
+		}
+	}
+	for _, p := range w.players {
+		if title := titles[p.role]; title != "" && title != p.title {
+			p.title = title
+			p.link.send(message{Kind: kindTitle, Text: title})
+		}
+	}
+}
+
+// titled says whether a process has given itself a name of its own.
+func titled(p model.Process) bool { return strings.HasPrefix(p.Title, "sglang::") }
+
+// childArgv is the command line of a child of the server before its title.
+func childArgv(role model.Role) []string {
+	if role == model.Tracker {
+		return []string{"python3", "-c", "from multiprocessing.resource_tracker import main;main(10)"}
+	}
+	return workerArgv
+}
+
+// reachable says whether a port is one of the node's own listeners.
+func (w *world) reachable(port int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.servers {
+		if p.port != 0 && p.port == port {
+			return true
+		}
+	}
+	return false
+}
+
+// launchFound starts a process that the scenario found running.
+func (w *world) launchFound(p model.Process, log string) error {
+	out, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	argv, environ := w.places.argv(p.Argv), w.places.environ()
+	if titled(p) {
+		argv, environ = workerArgv, append(environ, roleEnv+"="+string(p.Role))
+	}
+	child, err := w.spawn.start(filepath.Join(w.places.bin(), "python3"), argv, &syscall.ProcAttr{
+		Dir:   w.places.file(p.Dir),
+		Env:   environ,
+		Files: []uintptr{null.Fd(), out.Fd(), out.Fd()},
+	})
+	if err != nil {
+		return err
+	}
+	w.adopted[child.pid] = p.Role
+	return nil
+}
