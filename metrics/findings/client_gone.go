@@ -1,0 +1,127 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var clientGone = Detector{
+	ID:    "client-gone",
+	Means: "The client ended before its job was done. The server waits for work that nobody sends.",
+	Needs: "the client's process, or its datasets and a target",
+	When:  "Its process ended or is a zombie with rows below the target; or the server has had no work for 2 minutes, rows are below the target and no client is connected.",
+	Do:    "Read what its log last said, then start it again.",
+	For:   5 * time.Second,
+	Clear: 5 * time.Second,
+	Check: func(in *Input, out *Output) {
+		for i := range in.Snap.Clients {
+			if alive(&in.Snap.Clients[i]) {
+				return // a resumed client, or another one, goes on
+			}
+		}
+		if in.Snap.Job.Done || !in.linkUp() {
+			return
+		}
+		for i := range in.Snap.Clients {
+			if c := &in.Snap.Clients[i]; c.State == "gone" || c.State == "zombie" {
+				out.Raise(goneCondition(in, c))
+				return
+			}
+		}
+		if v := in.Snap.Server(); v != nil && v.State == metrics.ServerIdle && below(in) && in.now().Sub(v.Since) >= in.seconds("client_gone_idle_s") {
+			out.Raise(goneCondition(in, &metrics.Client{ID: "client", State: "gone", Since: v.Since}))
+		}
+	},
+}
+
+var jobDone = Detector{
+	ID:    "job-done",
+	Means: "Every wanted row has landed. The GPUs are free.",
+	Needs: "a target",
+	When:  "Rows have reached the target and nothing runs.",
+	Do:    "Stop the server, or give it the next job.",
+	Check: func(in *Input, out *Output) {
+		j := in.Snap.Job
+		if !j.Done || !j.Rows.Known {
+			return
+		}
+		c := Condition{
+			Subject: "job", Severity: metrics.SeverityInfo, Since: lastRow(in),
+			Title:    fmt.Sprintf("done: %s rows", metrics.Count(j.Rows.V)),
+			Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("%s of %s rows", metrics.Count(j.Rows.V), metrics.Count(float64(j.Target.Rows))), j.Rows)},
+			Advice:   "stop the server, or give it the next job",
+		}
+		if n := len(in.Snap.GPUs); n > 0 {
+			c.Title += fmt.Sprintf(", %d GPUs idle", n)
+		}
+		out.Raise(c)
+	},
+}
+
+// below tells whether rows are known to be missing.
+func below(in *Input) bool {
+	j := in.Snap.Job
+	if j.Rows.Known && j.Target.Rows > 0 {
+		return j.Rows.V < float64(j.Target.Rows)
+	}
+	for i := range in.Snap.Datasets {
+		d := &in.Snap.Datasets[i]
+		if d.Rows.Known && d.Target.Rows > 0 && d.Rows.V < float64(d.Target.Rows) {
+			return true
+		}
+	}
+	return false
+}
+
+func lastRow(in *Input) time.Time {
+	var at time.Time
+	for i := range in.Snap.Datasets {
+		if g := in.Snap.Datasets[i].Grew; g.After(at) {
+			at = g
+		}
+	}
+	return at
+}
+
+func goneCondition(in *Input, c *metrics.Client) Condition {
+	since := c.Since
+	if row := lastRow(in); since.IsZero() || !row.IsZero() && c.PID == 0 && row.Before(since) {
+		since = row
+	}
+	out := Condition{Subject: c.ID, Severity: metrics.SeverityCritical, Since: since, LogPath: c.Log.Path}
+	out.Title = who(c) + " is gone"
+	if c.State == "zombie" {
+		out.Title = who(c) + " is a zombie"
+	}
+	if !since.IsZero() {
+		out.Title += " for " + metrics.Age(in.now().Sub(since))
+	}
+	if j := in.Snap.Job; j.Rows.Known && j.Target.Rows > 0 {
+		out.Title += fmt.Sprintf(", rows at %s of %s", metrics.Count(j.Rows.V), metrics.Count(float64(j.Target.Rows)))
+		out.Evidence = append(out.Evidence, figureEvidence(fmt.Sprintf("%s of %s rows", metrics.Count(j.Rows.V), metrics.Count(float64(j.Target.Rows))), j.Rows))
+	}
+	if row := lastRow(in); !row.IsZero() {
+		out.Evidence = append(out.Evidence, metrics.Evidence{Text: "last row at " + in.clock(row), Source: "row count", At: row})
+	}
+	if v := in.Snap.Server(); v != nil && v.Running.Known {
+		out.Evidence = append(out.Evidence, figureEvidence(fmt.Sprintf("server has %s running, %s queued", metrics.Count(v.Running.V), metrics.FigureText(v.Queued, metrics.Count)), v.Running))
+	}
+	out.Why = "its process ended"
+	out.Cause = metrics.CauseKilledUnknown
+	for _, f := range c.Causes {
+		if f.Primary {
+			out.Cause, out.Why = f.Class, causeInfo(f.Class).Meaning
+			out.Evidence = append(out.Evidence, metrics.Evidence{Text: f.Line, Source: "client log", At: f.At})
+		}
+	}
+	if c.LastLine != "" {
+		out.Evidence = append(out.Evidence, metrics.Evidence{Text: "its log last said: " + c.LastLine, Source: base(c.Log.Path)})
+	}
+	out.Advice = "read the end of its log, then start it again; the server waits for work"
+	if in.Snap.Config.ClientResumable && in.Snap.Config.ClientCommand != "" {
+		out.Advice = "start it again: " + in.Snap.Config.ClientCommand
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var headroomLow = Detector{
+	ID:    "headroom-low",
+	Means: "Little GPU memory was left when the server had captured its graphs. A large prefill may run out of memory.",
+	Needs: "the start-up section of the server's log (available_gpu_mem after capture)",
+	When:  "Below 5 GiB on cards above 60 GiB (warning), below 1.5 GiB (critical). Lowered one step once 1,000 requests finished. Live free memory is never judged.",
+	Do:    "Lower --mem-fraction-static in steps of 0.01, or --chunked-prefill-size.",
+	Clear: 10 * time.Second,
+	Check: func(in *Input, out *Output) {
+		for i := range in.Snap.Servers {
+			v := &in.Snap.Servers[i]
+			if !v.Headroom.Known || !up(v) {
+				continue
+			}
+			sev := headroomSeverity(in, v)
+			if sev == metrics.SeverityNone {
+				continue
+			}
+			c := Condition{
+				Subject: v.ID, Severity: sev, Since: v.Headroom.At,
+				Title:    fmt.Sprintf("%.2f GiB of GPU memory left after capture", v.Headroom.V),
+				Why:      "the activations of a large prefill come out of what is left",
+				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("available_gpu_mem=%.2f GiB", v.Headroom.V), v.Headroom)},
+				Advice:   "lower --mem-fraction-static by 0.01 to 0.05, or --chunked-prefill-size to 4096",
+			}
+			if f := flagValue(v.Argv, "--mem-fraction-static"); f != "" {
+				c.Advice = "lower --mem-fraction-static below " + f + ", or --chunked-prefill-size to 4096"
+			}
+			if v.Engine == "vllm" {
+				c.Advice = "lower --gpu-memory-utilization, or --max-num-batched-tokens"
+			}
+			for j := range in.Snap.GPUs {
+				if g := &in.Snap.GPUs[j]; g.MemLowest.Known {
+					c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("GPU %d had %s free at the lowest since ready", g.Index, metrics.GiB(g.MemLowest.V*(1<<20))), g.MemLowest))
+					break
+				}
+			}
+			out.Raise(c)
+		}
+	},
+}
+
+func headroomSeverity(in *Input, v *metrics.Server) metrics.Severity {
+	sev := metrics.SeverityNone
+	switch {
+	case v.Headroom.V < in.Threshold("headroom_critical_gib"):
+		sev = metrics.SeverityCritical
+	case v.Headroom.V < in.Threshold("headroom_warning_gib") && bigCards(in):
+		sev = metrics.SeverityWarning
+	}
+	if sev > metrics.SeverityNone && v.Finished.Known && v.Finished.V >= in.Threshold("headroom_proven_rows") {
+		sev--
+	}
+	return sev
+}
+
+// bigCards tells whether the node's cards are above the size for which the
+// warning threshold is meant; unknown counts as big.
+func bigCards(in *Input) bool {
+	for i := range in.Snap.GPUs {
+		if t := in.Snap.GPUs[i].MemTotal; t.Known {
+			return t.V/1024 > in.Threshold("headroom_big_card_gib")
+		}
+	}
+	return true
+}

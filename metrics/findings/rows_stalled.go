@@ -1,0 +1,94 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var rowsStalled = Detector{
+	ID:    "rows-stalled",
+	Means: "The server finishes requests but rows do not reach the file.",
+	Needs: "finished requests (/metrics or access lines) and a dataset",
+	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Quiet in the first generation after a start, and for writers that write in batches.",
+	Do:    "By cause: start the client again, free the disk, or look at the file that grows instead.",
+	For:   20 * time.Second,
+	Clear: 20 * time.Second,
+	Check: func(in *Input, out *Output) {
+		v := in.generating()
+		if v == nil || !in.linkUp() || v.Gen.Ramp || !v.Finished.Known {
+			return // in the ramp the first requests are still under way
+		}
+		for i := range in.Snap.Datasets {
+			d := &in.Snap.Datasets[i]
+			if !d.Done.IsZero() || d.Grew.IsZero() || !growing(in, d) {
+				continue
+			}
+			limit := max(in.seconds("stalled_min_s"), time.Duration(in.Threshold("stalled_gap_factor")*float64(d.Gap)))
+			still := in.now().Sub(d.Grew)
+			j := in.Snap.Job
+			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.Threshold("stalled_behind")
+			if still < limit || !behind {
+				continue
+			}
+			c := Condition{
+				Subject: d.Path, Severity: metrics.SeverityCritical, Since: d.Grew,
+				Title: fmt.Sprintf("no row in %s for %s while requests finish (finished %s, landed %s)",
+					base(d.Path), metrics.Age(still), metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)),
+				Graph: metrics.SeriesKey{What: metrics.SeriesRows, Of: d.Path},
+				Evidence: []metrics.Evidence{
+					{Text: "last row at " + in.clock(d.Grew) + ", usually one every " + metrics.Age(d.Gap), Source: "row count", At: d.Grew},
+					figureEvidence(fmt.Sprintf("finished %s, landed %s", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
+				},
+			}
+			explainStall(in, d, &c)
+			out.Raise(c)
+		}
+	},
+}
+
+// growing is a dataset that some client writes now: the newest one, or one of a
+// client that lives.
+func growing(in *Input, d *metrics.Dataset) bool {
+	if len(d.Writers) > 0 {
+		return true
+	}
+	for i := range in.Snap.Clients {
+		for _, p := range in.Snap.Clients[i].Datasets {
+			if p == d.Path {
+				newest := in.Snap.Dataset(p)
+				for _, q := range in.Snap.Clients[i].Datasets {
+					if o := in.Snap.Dataset(q); o != nil && o.Grew.After(newest.Grew) {
+						return false
+					}
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
+	for _, disk := range in.Snap.Sys.Disks {
+		for _, p := range disk.Paths {
+			if p == d.Path && disk.Avail.Known && disk.Avail.V < 1<<20 {
+				c.Cause, c.Why = metrics.CauseDiskFull, "the file system "+disk.Mount+" is full"
+				c.Advice = "free space on " + disk.Mount
+				return
+			}
+		}
+	}
+	for i := range in.Snap.Clients {
+		if cl := &in.Snap.Clients[i]; alive(cl) && cl.State != "remote" {
+			c.Cause = metrics.CauseRequestsLost
+			c.Why = who(cl) + " lives but saves nothing"
+			c.Advice = fmt.Sprintf("look at its log and its stack (py-spy dump --pid %d); it may write to another file", cl.PID)
+			return
+		}
+	}
+	c.Cause = metrics.CauseRequestsLost
+	c.Why = "no client that writes this file was found"
+	c.Advice = "start the client again; answers that finish meanwhile are lost"
+}

@@ -1,0 +1,204 @@
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var serverDown = Detector{
+	ID:    "server-down",
+	Means: "The server ended and no other one took its place.",
+	Needs: "its process or its log; the kernel log tells the OOM killer",
+	When:  "The process is gone, or its log ends in a crash with no process behind it. Exit status 137 alone is never called an out-of-memory kill.",
+	Do:    "Read the primary cause, then start it again.",
+	Clear: 5 * time.Second,
+	Check: func(in *Input, out *Output) {
+		v := goneServer(in)
+		if v == nil || isMemory(primary(v)) {
+			return
+		}
+		out.Raise(downCondition(in, v))
+	},
+}
+
+var serverOOM = Detector{
+	ID:    "server-oom",
+	Means: "The server ended because memory ran out: on a GPU, in the KV pool or on the host.",
+	Needs: "its log; the kernel log tells the OOM killer",
+	When:  "As server-down, when the primary cause is about memory.",
+	Do:    "By phase: weights leave no room: raise the memory fraction; capture failed: lower it; prefill: chunked-prefill-size or fraction down; decode: max-running-requests down.",
+	Clear: 5 * time.Second,
+	Check: func(in *Input, out *Output) {
+		v := goneServer(in)
+		if v == nil || !isMemory(primary(v)) {
+			return
+		}
+		c := downCondition(in, v)
+		c.Advice = memoryAdvice(v, *primary(v))
+		out.Raise(c)
+	},
+}
+
+// goneServer is the newest server if it is down and nothing replaced it.
+func goneServer(in *Input) *metrics.Server {
+	var newest *metrics.Server
+	for i := range in.Snap.Servers {
+		v := &in.Snap.Servers[i]
+		if up(v) {
+			return nil
+		}
+		if v.State == metrics.ServerDown && (newest == nil || v.Ended.After(newest.Ended)) {
+			newest = v
+		}
+	}
+	return newest
+}
+
+func primary(v *metrics.Server) *metrics.CauseFact {
+	for i := range v.Causes {
+		if v.Causes[i].Primary {
+			return &v.Causes[i]
+		}
+	}
+	return nil
+}
+
+func isMemory(c *metrics.CauseFact) bool {
+	return c != nil && slices.Contains([]metrics.Cause{
+		metrics.CauseStartupNoKVMemory, metrics.CauseStartupKVTooSmall, metrics.CauseStartupHostCache, metrics.CauseCaptureOOM,
+		metrics.CauseCUDAOOM, metrics.CauseKVPoolExhausted, metrics.CauseHostOOMKilled, metrics.CauseHostNoMemory,
+	}, c.Class)
+}
+
+func downCondition(in *Input, v *metrics.Server) Condition {
+	c := Condition{Subject: v.ID, Severity: metrics.SeverityCritical, Since: v.Ended, LogPath: v.Log.Path}
+	when := "is down"
+	if !v.Ended.IsZero() {
+		when = "is down since " + in.clock(v.Ended)
+	}
+	name := v.Engine
+	if name == "" {
+		name = "server"
+	}
+	c.Title = name + " " + when
+	p := primary(v)
+	switch {
+	case p != nil:
+		c.Cause = p.Class
+		info := causeInfo(p.Class)
+		c.Why, c.Advice = info.Meaning, info.Advice
+		c.Title += ": " + causeWords(*p)
+		c.LogLine = p.LineNo
+		if p.Line != "" {
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At})
+		}
+	case v.ExitCode != nil && *v.ExitCode != 137:
+		c.Title += fmt.Sprintf(", exit status %d", *v.ExitCode)
+	default:
+		c.Cause = metrics.CauseKilledUnknown
+		c.Why = "the log ends in the middle of the run and nothing says why: it was killed from outside"
+		c.Title += ": killed, nothing says by whom"
+		c.Advice = "look for the OOM killer in dmesg and for who was logged in (last), then start it again"
+	}
+	if p != nil && p.Class == metrics.CauseStopped && !in.clientWaits() {
+		c.Severity = metrics.SeverityWarning
+		if in.Snap.Job.Done {
+			c.Severity = metrics.SeverityInfo
+		}
+	}
+	if v.ExitCode != nil {
+		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("exit status %d", *v.ExitCode), Source: "process", At: v.Ended})
+	}
+	if !v.LastBatch.IsZero() {
+		c.Evidence = append(c.Evidence, metrics.Evidence{
+			Text:   fmt.Sprintf("last batch at %s with %s running", in.clock(v.LastBatch), metrics.FigureText(v.Running, metrics.Count)),
+			Source: "log", At: v.LastBatch,
+		})
+	}
+	for i := range in.Snap.Clients {
+		if cl := &in.Snap.Clients[i]; alive(cl) {
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: who(cl) + " still runs and gets no answers", Source: "processes", At: in.now()})
+		}
+	}
+	return c
+}
+
+// clientWaits tells whether somebody still wants answers.
+func (in *Input) clientWaits() bool {
+	return slices.ContainsFunc(in.Snap.Clients, func(c metrics.Client) bool { return alive(&c) })
+}
+
+func causeInfo(class metrics.Cause) metrics.CauseInfo {
+	for _, i := range metrics.Causes() {
+		if i.Cause == class {
+			return i
+		}
+	}
+	return metrics.CauseInfo{}
+}
+
+// causeWords is a cause as part of a title: its class in words, its phase and rank.
+func causeWords(f metrics.CauseFact) string {
+	words := map[metrics.Cause]string{
+		metrics.CauseCUDAOOM:           "out of GPU memory",
+		metrics.CauseCaptureOOM:        "out of GPU memory while capturing graphs",
+		metrics.CauseStartupNoKVMemory: "no memory left for the KV cache at start-up",
+		metrics.CauseKVPoolExhausted:   "KV pool exhausted",
+		metrics.CauseHostOOMKilled:     "killed by the kernel's OOM killer",
+		metrics.CauseHostNoMemory:      "the host had no memory left",
+		metrics.CauseStopped:           "it was asked to stop",
+	}[f.Class]
+	if words == "" {
+		words = string(f.Class)
+	}
+	if f.Phase != "" && f.Class == metrics.CauseCUDAOOM {
+		words += " in " + f.Phase
+	}
+	if f.Rank != "" {
+		words += " (" + f.Rank + ")"
+	}
+	return words
+}
+
+func lineNo(n int64) string {
+	if n <= 0 {
+		return metrics.Dash
+	}
+	return metrics.Count(float64(n))
+}
+
+// memoryAdvice gives the flag, the value and the direction.
+func memoryAdvice(v *metrics.Server, p metrics.CauseFact) string {
+	fraction, set := "--mem-fraction-static", flagValue(v.Argv, "--mem-fraction-static")
+	running := "--max-running-requests"
+	chunk := "--chunked-prefill-size"
+	if v.Engine == "vllm" {
+		fraction, set = "--gpu-memory-utilization", flagValue(v.Argv, "--gpu-memory-utilization")
+		running, chunk = "--max-num-seqs", "--max-num-batched-tokens"
+	}
+	below := fraction
+	if set != "" {
+		below += " below " + set
+	}
+	headroom := ""
+	if v.Headroom.Known {
+		headroom = fmt.Sprintf(" (%.2f GiB was left after capture)", v.Headroom.V)
+	}
+	switch {
+	case p.Class == metrics.CauseStartupNoKVMemory:
+		if set != "" {
+			return "raise " + fraction + " above " + set + ": the weights leave no room for the KV cache"
+		}
+		return "raise " + fraction + ": the weights leave no room for the KV cache"
+	case p.Class == metrics.CauseCaptureOOM:
+		return "lower " + below + ", or the largest captured batch size"
+	case p.Class == metrics.CauseCUDAOOM && p.Phase == "decode":
+		return "lower " + running + ", or " + below + headroom
+	case p.Class == metrics.CauseCUDAOOM:
+		return "lower " + below + headroom + ", or " + chunk + " to 4096"
+	}
+	return causeInfo(p.Class).Advice
+}

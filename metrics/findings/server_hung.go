@@ -1,0 +1,64 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var serverHung = Detector{
+	ID:    "server-hung",
+	Means: "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
+	Needs: "the server's log, or /metrics",
+	When:  "Running above 0 and no token for 60 s while the link is up, and no compilation is under way.",
+	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
+	Clear: 5 * time.Second,
+	Check: func(in *Input, out *Output) {
+		if !in.linkUp() {
+			return
+		}
+		for i := range in.Snap.Servers {
+			v := &in.Snap.Servers[i]
+			if v.State != metrics.ServerServing && v.State != metrics.ServerHung && v.State != metrics.ServerDraining {
+				continue
+			}
+			last := v.LastToken
+			if v.LastBatch.After(last) {
+				last = v.LastBatch
+			}
+			if !v.Running.Known || v.Running.V <= 0 || last.IsZero() {
+				continue
+			}
+			silent := in.now().Sub(last)
+			if silent < in.seconds("hung_s") || compiling(v) {
+				continue
+			}
+			c := Condition{
+				Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: last,
+				Title:   fmt.Sprintf("hung: %s running, no token for %s", metrics.Count(v.Running.V), metrics.Age(silent)),
+				Why:     "the scheduler makes no progress although requests are in it",
+				Advice:  "collect stacks (py-spy dump --pid of a scheduler), look for an Xid in dmesg, then restart the server",
+				LogPath: v.Log.Path,
+				Graph:   metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
+				Evidence: []metrics.Evidence{
+					{Text: fmt.Sprintf("last batch line at %s: %s running, %s queued", in.clock(last), metrics.Count(v.Running.V), metrics.FigureText(v.Queued, metrics.Count)), Source: "log", At: last},
+				},
+			}
+			if v.Health.Known {
+				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("/health answers %.0f, which proves nothing", v.Health.V), v.Health))
+			}
+			out.Raise(c)
+		}
+	},
+}
+
+// compiling tells whether silence is explained by kernels that are being built.
+func compiling(v *metrics.Server) bool {
+	for _, c := range v.Causes {
+		if c.Class == metrics.CauseJITCompiling {
+			return true
+		}
+	}
+	return false
+}

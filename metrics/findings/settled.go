@@ -1,0 +1,48 @@
+package findings
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var settled = Detector{
+	ID:    "settled",
+	Means: "Throughput has reached its lasting level. The peak before it came while requests were young and short.",
+	Needs: "the server's log, or /v1/loads with /metrics",
+	When:  "The medians of tokens a request and of running requests in both halves of 5 minutes differ by less than 20 %. Shown for 30 minutes.",
+	Do:    "Judge this start by the settled level, not by its peak.",
+	Show:  30 * time.Minute,
+	Check: func(in *Input, out *Output) {
+		for i := range in.Snap.Servers {
+			v := &in.Snap.Servers[i]
+			if !v.Gen.Settled.Known || !up(v) {
+				continue
+			}
+			c := Condition{
+				Subject: v.ID, Severity: metrics.SeverityInfo, Since: v.Gen.Since,
+				Title: fmt.Sprintf("settled at %s tok/s since %s", metrics.Rate(v.Gen.Settled.V), in.clock(v.Gen.Since)),
+				Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
+			}
+			spread := ""
+			if v.Gen.Spread.Known {
+				spread = " ± " + metrics.Rate(v.Gen.Spread.V)
+			}
+			c.Evidence = append(c.Evidence, figureEvidence(metrics.Rate(v.Gen.Settled.V)+spread+" tok/s, median since then", v.Gen.Settled))
+			if v.Gen.Peak.Known && v.Gen.Peak.V > 1.15*v.Gen.Settled.V {
+				c.Title += fmt.Sprintf("; %s was the ramp", metrics.Count(v.Gen.Peak.V))
+				c.Evidence = append(c.Evidence, metrics.Evidence{
+					Text:   fmt.Sprintf("peak %s tok/s with %s running at %s", metrics.Count(v.Gen.Peak.V), metrics.FigureText(v.Gen.PeakRunning, metrics.Count), in.clock(v.Gen.PeakAt)),
+					Source: v.Gen.Peak.Source, At: v.Gen.PeakAt,
+				})
+				if v.Gen.PeakPerRequest.Known && v.PerRequest.Known {
+					c.Why = fmt.Sprintf("requests grew from %s to %s tokens each, so %s run where %s did",
+						metrics.Count(v.Gen.PeakPerRequest.V), metrics.Count(v.PerRequest.V),
+						metrics.FigureText(v.Running, metrics.Count), metrics.FigureText(v.Gen.PeakRunning, metrics.Count))
+				}
+			}
+			out.Raise(c)
+		}
+	},
+}
