@@ -1,8 +1,6 @@
 package findings
 
 import (
-	"time"
-
 	"github.com/runvigil/runvigil/metrics"
 )
 
@@ -10,9 +8,8 @@ var linkDown = Detector{
 	ID:    "link-down",
 	Means: "The connection to the node is down. What is shown is old, and nothing that happens now is seen.",
 	Needs: "nothing",
-	When:  "The connection is not up for 5 s. The exit code of check stays 3.",
+	When:  "The connection is down, or has been neither up nor down for 5 s. The exit code of check stays 3.",
 	Do:    "The cause is named: wait for the reconnect, press a key where a login needs you, or check the network.",
-	For:   5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		l := in.Snap.Link
 		if l.Status == metrics.LinkUp || l.Status == "" {
@@ -20,6 +17,9 @@ var linkDown = Detector{
 		}
 		if l.Status == metrics.LinkConnecting && l.LastData.IsZero() {
 			return // a first visit
+		}
+		if l.Status != metrics.LinkDown && in.now().Sub(l.Since) < in.seconds("link_down_s") {
+			return // a short doubt is not worth a word
 		}
 		c := Condition{
 			Subject: "link", Severity: metrics.SeverityCritical, Since: l.Since, Why: l.Reason,

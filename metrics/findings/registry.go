@@ -23,7 +23,6 @@ func Registry() []Detector {
 // seconds unless the name says otherwise.
 var Thresholds = map[string]float64{
 	"silent_rows":            20,  // rows that must have landed before an empty client log counts as silent
-	"silent_gap_factor":      5,   // a client log is silent after this many times its own longest gap
 	"stalled_gap_factor":     5,   // rows are stalled after this many times the usual gap between growths
 	"stalled_min_s":          60,  // but never before
 	"stalled_behind":         8,   // finished requests that may be ahead of landed rows
@@ -33,9 +32,7 @@ var Thresholds = map[string]float64{
 	"headroom_critical_gib":  1.5,
 	"headroom_big_card_gib":  60,
 	"headroom_proven_rows":   1000, // as many finished requests prove that a small headroom held
-	"settled_shown_s":        1800,
 	"link_down_s":            5,
-	"server_down_shown_s":    86400,
 	"client_log_quiet_min_s": 300,
 }
 

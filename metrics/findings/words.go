@@ -41,7 +41,9 @@ func (in *Input) generating() *metrics.Server {
 }
 
 // alive tells whether a client is a running process or sends from another host.
-func alive(c *metrics.Client) bool { return c.State == "running" || c.State == "stopped" || c.State == "remote" }
+func alive(c *metrics.Client) bool {
+	return c.State == "running" || c.State == "stopped" || c.State == "remote"
+}
 
 func up(v *metrics.Server) bool {
 	switch v.State {

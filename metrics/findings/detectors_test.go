@@ -1,0 +1,272 @@
+package findings
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var noon = time.Date(2026, 2, 24, 12, 16, 7, 0, time.UTC)
+
+func fig(v float64) metrics.Figure { return metrics.Known(v, noon, time.Second, "test") }
+
+// healthy is the story ten minutes after it settled, with nothing wrong: the
+// client is unbuffered and its log grows.
+func healthy() *metrics.Snapshot {
+	yes := true
+	return &metrics.Snapshot{
+		Node: "gpu7", At: noon, Link: metrics.Link{Status: metrics.LinkUp, LastData: noon},
+		Servers: []metrics.Server{{
+			ID: "1:1", Engine: "sglang", State: metrics.ServerServing, Argv: []string{"python", "-m", "sglang.launch_server", "--mem-fraction-static", "0.88"},
+			Gen: metrics.GenRate{
+				Now: fig(606), Settled: fig(604), Spread: fig(21), Since: noon.Add(-9 * time.Minute),
+				Peak: fig(1317.32), PeakAt: noon.Add(-16 * time.Minute), PeakRunning: fig(121), PeakPerRequest: fig(1151),
+			},
+			Running: fig(35), Queued: fig(115), PerRequest: fig(4426), Headroom: fig(5.47), Finished: fig(157),
+			LastBatch: noon.Add(-2 * time.Second), LastToken: noon.Add(-2 * time.Second), Health: fig(200),
+			Log: metrics.LogRef{Path: "/data/logs/sglang.log"},
+		}},
+		GPUs: []metrics.GPU{{Index: 0, MemTotal: fig(97887), MemUsed: fig(93388), MemLowest: fig(4500)}},
+		Clients: []metrics.Client{{
+			ID: "206570:1", PID: 206570, State: "running", Started: noon.Add(-19 * time.Minute), Argv: []string{"python3", "run_inference.py"},
+			Python: true, Unbuffered: &yes, LogOwned: true, Datasets: []string{"/data/b2.jsonl"},
+			Log: metrics.LogRef{Path: "/data/logs/client.log", Bytes: fig(4000), Mtime: noon.Add(-3 * time.Second)},
+		}},
+		Datasets: []metrics.Dataset{{
+			Path: "/data/b2.jsonl", Rows: fig(1531), Landed: fig(157), Grew: noon.Add(-4 * time.Second), Gap: 7 * time.Second,
+			Target: metrics.Target{Rows: 10000}, Writers: []int{206570},
+		}},
+		Job: metrics.Job{Rows: fig(11531), Target: metrics.Target{Rows: 88000}, Finished: fig(157), Landed: fig(157)},
+	}
+}
+
+// judge gives the active findings of a snapshot that has been true for an hour.
+func judge(t *testing.T, s *metrics.Snapshot) map[string]metrics.Finding {
+	t.Helper()
+	e := New(metrics.Config{})
+	at := s.At
+	var active []metrics.Finding
+	for _, back := range []time.Duration{30 * time.Second, 20 * time.Second, 10 * time.Second, 0} {
+		c := *s
+		c.At = at.Add(-back)
+		active, _, _ = e.Eval(Input{Snap: &c})
+	}
+	out := map[string]metrics.Finding{}
+	for _, f := range active {
+		if f.Title == "" || f.Subject == "" {
+			t.Errorf("%s has title %q and subject %q", f.ID, f.Title, f.Subject)
+		}
+		out[f.ID] = f
+	}
+	return out
+}
+
+func TestHealthyIsQuiet(t *testing.T) {
+	got := judge(t, healthy())
+	for id, f := range got {
+		if f.Severity > metrics.SeverityInfo {
+			t.Errorf("%s is raised: %s", id, f.Title)
+		}
+	}
+	if _, ok := got["settled"]; !ok || len(got) != 1 {
+		t.Errorf("findings %v, want settled alone", got)
+	}
+}
+
+func TestDetectors(t *testing.T) {
+	no := false
+	rc := 137
+	cases := []struct {
+		name  string
+		spoil func(s *metrics.Snapshot)
+		id    string // "" : nothing beyond settled
+		sev   metrics.Severity
+		cause metrics.Cause
+		says  []string // in title, why, advice or evidence
+	}{
+		{"buffered log", func(s *metrics.Snapshot) {
+			s.Clients[0].Unbuffered = &no
+			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].LogSilentSince = noon.Add(-19 * time.Minute)
+		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"rows are safe", "python -u", "PYTHONUNBUFFERED", "157 rows landed"}},
+		{"empty log that nobody writes", func(s *metrics.Snapshot) {
+			s.Clients[0].LogOwned = false
+			s.Clients[0].Log.Bytes = fig(0)
+		}, "client-log-silent", metrics.SeverityWarning, "", []string{"writes elsewhere", "fd/1"}},
+		{"empty log before 20 rows", func(s *metrics.Snapshot) {
+			s.Clients[0].Log.Bytes = fig(0)
+			s.Datasets[0].Landed = fig(19)
+		}, "", 0, "", nil},
+		{"rows stalled", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
+			s.Job.Finished = fig(190)
+			s.Job.Landed = fig(157)
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"finished 190, landed 157", "py-spy dump --pid 206570"}},
+		{"rows stalled since the disk is full", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
+			s.Job.Finished = fig(190)
+			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0), Paths: []string{"/data/b2.jsonl"}}}
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseDiskFull, []string{"free space on /data"}},
+		{"no rows in the ramp", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
+			s.Job.Finished = fig(190)
+			s.Servers[0].Gen.Ramp = true
+			s.Servers[0].Gen.Settled = metrics.Figure{}
+		}, "", 0, "", nil},
+		{"a quiet minute while nothing finishes", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
+		}, "", 0, "", nil},
+		{"client gone", func(s *metrics.Snapshot) {
+			s.Clients[0].State, s.Clients[0].Since = "gone", noon.Add(-6*time.Minute)
+			s.Clients[0].LastLine = "Traceback"
+		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"run_inference.py 206570 is gone for 6 m", "11,531 of 88,000", "Traceback"}},
+		{"client gone before we came", func(s *metrics.Snapshot) {
+			s.Clients = nil
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
+			s.Datasets[0].Grew = noon.Add(-6 * time.Minute)
+			s.Datasets[0].Writers = nil
+		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"gone for 6 m"}},
+		{"idle without a target", func(s *metrics.Snapshot) {
+			s.Clients = nil
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
+			s.Job.Target, s.Datasets[0].Target = metrics.Target{}, metrics.Target{}
+		}, "", 0, "", nil},
+		{"done", func(s *metrics.Snapshot) {
+			s.Job.Done = true
+			s.Clients[0].State = "gone"
+			s.Servers[0].State = metrics.ServerIdle
+		}, "job-done", metrics.SeverityInfo, "", []string{"1 GPUs idle"}},
+		{"server killed", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Ended, s.Servers[0].ExitCode = metrics.ServerDown, noon.Add(-5*time.Minute), &rc
+		}, "server-down", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"killed, nothing says by whom", "still runs and gets no answers", "exit status 137"}},
+		{"server out of memory in prefill", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-time.Minute)
+			s.Servers[0].Headroom = fig(0.82)
+			s.Servers[0].Argv = []string{"--mem-fraction-static", "0.93"}
+			s.Servers[0].Causes = []metrics.CauseFact{
+				{Class: metrics.CausePeerRankLost}, {Class: metrics.CauseCUDAOOM, Phase: "prefill", Rank: "TP3", Line: "torch.OutOfMemoryError", LineNo: 4711, Primary: true},
+			}
+		}, "server-oom", metrics.SeverityCritical, metrics.CauseCUDAOOM, []string{"out of GPU memory in prefill (TP3)", "below 0.93", "0.82 GiB", "line 4,711"}},
+		{"weights leave no room", func(s *metrics.Snapshot) {
+			s.Servers[0].State = metrics.ServerDown
+			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseStartupNoKVMemory, Primary: true}}
+		}, "server-oom", metrics.SeverityCritical, metrics.CauseStartupNoKVMemory, []string{"raise --mem-fraction-static above 0.88"}},
+		{"a crash that was replaced", func(s *metrics.Snapshot) {
+			old := s.Servers[0]
+			old.ID, old.State, old.Ended = "0:0", metrics.ServerDown, noon.Add(-time.Hour)
+			s.Servers = append(s.Servers, old)
+		}, "", 0, "", nil},
+		{"hung", func(s *metrics.Snapshot) {
+			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
+		}, "server-hung", metrics.SeverityCritical, metrics.CauseServerHung, []string{"35 running, no token for 3 m", "/health answers 200, which proves nothing", "py-spy"}},
+		{"a long prefill", func(s *metrics.Snapshot) {
+			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-44*time.Second), noon.Add(-44*time.Second)
+		}, "", 0, "", nil},
+		{"compiling", func(s *metrics.Snapshot) {
+			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
+			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseJITCompiling}}
+		}, "", 0, "", nil},
+		{"little headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(4.2) },
+			"headroom-low", metrics.SeverityWarning, "", []string{"4.20 GiB", "below 0.88"}},
+		{"nearly no headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(0.82) },
+			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB"}},
+		{"little headroom that held", func(s *metrics.Snapshot) {
+			s.Servers[0].Headroom = fig(0.82)
+			s.Servers[0].Finished = fig(1000)
+		}, "headroom-low", metrics.SeverityWarning, "", nil},
+		{"little headroom on small cards", func(s *metrics.Snapshot) {
+			s.Servers[0].Headroom = fig(2)
+			s.GPUs[0].MemTotal = fig(24576)
+		}, "", 0, "", nil},
+		{"GPU lost", func(s *metrics.Snapshot) { s.GPUs[0].Lost = "GPU is lost" },
+			"gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"GPU 0 is lost", "nvidia-smi -r -i 0"}},
+		{"the tool fails on a lost GPU", func(s *metrics.Snapshot) {
+			s.GPUs = nil
+			s.GPUTool = metrics.GPUTool{State: "failed", Cause: metrics.CauseGPULost, Text: "Unable to determine the device handle"}
+		}, "gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"device handle"}},
+		{"link down", func(s *metrics.Snapshot) {
+			s.Link = metrics.Link{Status: metrics.LinkDown, Since: noon.Add(-time.Minute), Reason: "this machine slept 7 h", LastData: noon.Add(-time.Minute)}
+		}, "link-down", metrics.SeverityCritical, "", []string{"slept 7 h", "1 m ago"}},
+		{"a first connect", func(s *metrics.Snapshot) {
+			s.Link = metrics.Link{Status: metrics.LinkConnecting, Since: noon.Add(-time.Minute)}
+		}, "", 0, "", nil},
+	}
+	covered := map[string]bool{"settled": true}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := healthy()
+			c.spoil(s)
+			got := judge(t, s)
+			delete(got, "settled")
+			if c.id == "" {
+				if len(got) != 0 {
+					t.Errorf("raised %v", got)
+				}
+				return
+			}
+			f, ok := got[c.id]
+			if !ok || len(got) != 1 {
+				t.Fatalf("findings %v, want %s alone", got, c.id)
+			}
+			if f.Severity != c.sev || f.Cause != c.cause {
+				t.Errorf("severity %s cause %q, want %s %q", f.Severity, f.Cause, c.sev, c.cause)
+			}
+			all := []string{f.Title, f.Why, f.Advice}
+			for _, e := range f.Evidence {
+				all = append(all, e.Text, e.Source)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(strings.Join(all, "\n"), want) {
+					t.Errorf("says nothing of %q:\n%s", want, strings.Join(all, "\n"))
+				}
+			}
+		})
+		covered[c.id] = true
+	}
+	for _, d := range Registry() {
+		if !covered[d.ID] {
+			t.Errorf("no case raises %s", d.ID)
+		}
+	}
+}
+
+func TestSettledTellsTheRamp(t *testing.T) {
+	f := judge(t, healthy())["settled"]
+	if want := "settled at 604 tok/s since 12:07; 1,317 was the ramp"; f.Title != want {
+		t.Errorf("title %q, want %q", f.Title, want)
+	}
+	if want := "requests grew from 1,151 to 4,426 tokens each, so 35 run where 121 did"; f.Why != want {
+		t.Errorf("why %q, want %q", f.Why, want)
+	}
+}
+
+func TestSettledIsShownForHalfAnHour(t *testing.T) {
+	e := New(metrics.Config{})
+	s := healthy()
+	e.Eval(Input{Snap: s})
+	later := *s
+	later.At = noon.Add(31 * time.Minute)
+	later.Link.LastData = later.At
+	later.Servers[0].LastBatch, later.Servers[0].LastToken = later.At, later.At
+	active, _, _ := e.Eval(Input{Snap: &later})
+	for _, f := range active {
+		if f.ID == "settled" {
+			t.Error("settled is still shown after 31 minutes")
+		}
+	}
+}
+
+func TestEveryDetectorIsDocumented(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range Registry() {
+		if seen[d.ID] {
+			t.Errorf("%s is registered twice", d.ID)
+		}
+		seen[d.ID] = true
+		if d.Means == "" || d.Needs == "" || d.When == "" || d.Do == "" || d.Check == nil {
+			t.Errorf("%s is not documented in full", d.ID)
+		}
+	}
+}
