@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
@@ -198,43 +197,53 @@ func (c *Conn) Run(ctx context.Context, command string, stdin io.Reader) (Result
 	}
 	defer p.Close()
 
-	stop := context.AfterFunc(ctx, func() { p.Close() })
-	defer stop()
 	go func() {
 		if stdin != nil {
 			io.Copy(p.Stdin, stdin)
 		}
 		p.Stdin.Close()
 	}()
+	type finished struct {
+		res Result
+		err error
+	}
+	ch := make(chan finished, 1)
+	go func() {
+		res, err := p.collect()
+		ch <- finished{res, err}
+	}()
+	select {
+	case f := <-ch:
+		return f.res, c.explain("run a command", f.err)
+	case <-ctx.Done():
+		// Over SSH the streams end only when the node says so, and on a
+		// silent link never: nobody waits for that.
+		return Result{Exit: -1}, c.explain("run a command", context.Cause(ctx))
+	}
+}
 
-	var res Result
+// collect reads both streams to their end and waits.
+func (p *Process) collect() (Result, error) {
+	res := Result{Exit: -1}
 	var streams sync.WaitGroup
 	var outErr, errErr error
 	streams.Go(func() { res.Stdout, outErr = readCapped(p.Stdout) })
 	streams.Go(func() { res.Stderr, errErr = readCapped(p.Stderr) })
 	streams.Wait()
 	if err := errors.Join(outErr, errErr); err != nil {
-		p.Close()
-		return Result{Exit: -1}, c.explain("run a command", err)
+		return res, err
 	}
+	var err error
 	res.Exit, err = p.Wait()
-	if ctx.Err() != nil {
-		return res, c.explain("run a command", context.Cause(ctx))
-	}
-	if err != nil {
-		return res, c.explain("run a command", err)
-	}
-	return res, nil
+	return res, err
 }
 
 func readCapped(r io.Reader) ([]byte, error) {
 	var b bytes.Buffer
 	n, err := io.Copy(&b, io.LimitReader(r, maxOutput+1))
 	if n > maxOutput {
+		io.Copy(io.Discard, r) // so that the command can end
 		return nil, fmt.Errorf("output is larger than %d MiB", maxOutput>>20)
 	}
-	if err != nil && !errors.Is(err, os.ErrClosed) {
-		return b.Bytes(), err
-	}
-	return b.Bytes(), nil
+	return b.Bytes(), err
 }

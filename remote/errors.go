@@ -131,6 +131,10 @@ type AuthError struct {
 
 func (e *AuthError) Error() string { return strings.Join(e.Lines(), "; ") }
 
+// libraryRefusal is the native library's text for every refused login. It adds
+// nothing to the lines before it.
+const libraryRefusal = "unable to authenticate"
+
 // Lines is the explanation for a dialog, one fact a line.
 func (e *AuthError) Lines() []string {
 	lines := []string{fmt.Sprintf("%s refused the login as %s", e.Host, e.User)}
@@ -146,7 +150,7 @@ func (e *AuthError) Lines() []string {
 	for _, a := range e.Advice {
 		lines = append(lines, "next: "+a)
 	}
-	if e.Err != nil {
+	if e.Err != nil && !strings.Contains(e.Err.Error(), libraryRefusal) {
 		lines = append(lines, fmt.Sprintf("said: %v", e.Err))
 	}
 	return lines
@@ -173,7 +177,12 @@ func (e *PromptNeededError) Error() string {
 	if e.Prompt.Fingerprint != "" {
 		s += " " + e.Prompt.Fingerprint
 	}
-	return s + ". " + e.Advice
+	s += ". " + e.Advice
+	var auth *AuthError
+	if errors.As(e.Err, &auth) {
+		s += " (" + auth.Error() + ")"
+	}
+	return s
 }
 
 func (e *PromptNeededError) Unwrap() error { return e.Err }

@@ -237,7 +237,7 @@ func dialOpenSSH(ctx context.Context, t Target, o Options) (*Conn, error) {
 	nc, err := child.attach(ctx)
 	if err != nil {
 		child.stop()
-		return nil, loginError(err, a, child.log.failure(t), t, o)
+		return nil, loginError(err, a, child.log, t, o)
 	}
 	child.ask.close()
 	conn, chans, reqs, err := ssh.NewControlClientConn(nc)
@@ -280,14 +280,19 @@ var (
 
 // loginError chooses the error that tells most: what a person must do, what
 // ssh said, or that time ran out.
-func loginError(err error, a *asker, said error, t Target, o Options) error {
+func loginError(err error, a *asker, log *sshLog, t Target, o Options) error {
+	said := log.failure(t)
+	var tried error
+	if a.unanswered != nil && a.unanswered.Kind != PromptHostKey {
+		tried = log.refusal(t, nil)
+	}
 	var host *HostKeyError
 	if errors.As(said, &host) && (host.Changed || host.Revoked) {
 		return said
 	}
 	switch {
 	case errors.Is(err, ErrNoPrompts):
-		return a.needed(nil)
+		return a.needed(tried)
 	case errors.Is(err, ErrCanceled):
 		return fmt.Errorf("login to %s: %w", t, err)
 	case errors.Is(err, errSSHEnded):

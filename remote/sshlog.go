@@ -47,6 +47,7 @@ var (
 	resolveRE    = regexp.MustCompile(`Could not resolve hostname`)
 	connectRE    = regexp.MustCompile(`^ssh: connect to host (\S+) port (\d+): (.*)`)
 	handshakeRE  = regexp.MustCompile(`kex_exchange_identification|banner exchange|Connection (closed|reset) by|Connection timed out|UNKNOWN port 65535`)
+	countersRE   = regexp.MustCompile(`^(Transferred: sent|Bytes per second: sent) `)
 	verifyFailRE = regexp.MustCompile(`Host key verification failed`)
 )
 
@@ -125,7 +126,7 @@ func (l *sshLog) other(s string) {
 			l.user, l.host = m[1], m[2]
 		}
 	})
-	if s = strings.TrimSpace(s); s == "" || strings.HasPrefix(s, "@@@") {
+	if s = strings.TrimSpace(s); s == "" || strings.HasPrefix(s, "@@@") || countersRE.MatchString(s) {
 		return
 	}
 	if len(l.said) == maxSaid {
@@ -169,17 +170,30 @@ func (l *sshLog) find(re *regexp.Regexp) string {
 	return ""
 }
 
-// failure is the typed error of a login to t that ssh gave up.
-func (l *sshLog) failure(t Target) error {
+// refusal is what is known of a login that was not granted.
+func (l *sshLog) refusal(t Target, said error) *AuthError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	host, user := t.Host, t.User
+	host, user := l.who(t)
+	return newAuthError(user, host, l.tried, l.offered, said)
+}
+
+func (l *sshLog) who(t Target) (host, user string) {
+	host, user = t.Host, t.User
 	if l.host != "" {
 		host = l.host
 	}
 	if l.user != "" {
 		user = l.user
 	}
+	return host, user
+}
+
+// failure is the typed error of a login to t that ssh gave up.
+func (l *sshLog) failure(t Target) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	host, user := l.who(t)
 	said := errors.New("ssh ended without a word")
 	if len(l.said) > 0 {
 		said = errors.New(l.said[len(l.said)-1])
