@@ -174,6 +174,9 @@ func (p *Parser) giveFault(h head, f Fault) {
 
 // trimLevel takes a level name in uvicorn's form off a message.
 func trimLevel(b []byte) []byte {
+	if b[0] != 'E' && b[0] != 'W' && b[0] != 'C' && b[0] != 'I' {
+		return b
+	}
 	for _, level := range []string{"ERROR:", "WARNING:", "CRITICAL:", "INFO:"} {
 		if bytes.HasPrefix(b, []byte(level)) {
 			return bytes.TrimLeft(b[len(level):], " ")

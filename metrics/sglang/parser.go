@@ -62,8 +62,8 @@ func (p *Parser) SetLine(before int64) { p.line = before }
 // Lines is how many newlines the file had up to here.
 func (p *Parser) Lines() int64 { return p.line }
 
-// Last is the stamp of the newest record, of whatever kind.
-func (p *Parser) Last() Stamp { return p.last.at }
+// LastRecord is the stamp of the newest record, of whatever kind.
+func (p *Parser) LastRecord() Stamp { return p.last.at }
 
 // Feed takes the next bytes of the log and hands each event to emit.
 func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
@@ -310,6 +310,9 @@ var anchors = [][]byte{
 // openQuote finds whether a Python string literal is still open at the end of
 // the line, and gives its quote.
 func openQuote(b []byte) byte {
+	if last := b[len(b)-1]; last == ')' || last == '}' {
+		return 0
+	}
 	var q byte
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {

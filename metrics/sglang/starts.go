@@ -62,7 +62,7 @@ type Start struct {
 	StopSignal           string
 	Remaining            Num
 
-	ranks    map[Rank]string
+	ranks  map[Rank]string
 	midRun bool // batches came before any start-up line
 }
 
@@ -100,8 +100,10 @@ func (s *State) newStart(ev *Event) *Start {
 		s.starts = append(s.starts[:0], s.starts[1:]...)
 	}
 	st := &Start{Line: ev.Line, At: ev.At, PhaseAt: ev.At}
+	if len(s.starts) > 0 { // before the first, nothing belongs to another start
+		s.groups, s.jit, s.dump, s.health, s.retr = nil, false, Dump{}, Health{}, retractions{}
+	}
 	s.starts = append(s.starts, st)
-	s.groups, s.jit, s.dump, s.health, s.retr = nil, false, Dump{}, Health{}, retractions{}
 	return st
 }
 
