@@ -334,8 +334,14 @@ var extract = map[string]func(s *seen, scope, want string) string{
 	"process": func(s *seen, _, _ string) string {
 		return "sglang::scheduler_" + strings.ReplaceAll(s.primary().Rank.String(), " ", "_")
 	},
-	"room":                func(s *seen, _, _ string) string { return word([]byte(s.primary().Detail), "bootstrap_room=") },
-	"avail_free":          func(s *seen, _, _ string) string { return s.inDetail("Free mem : ") },
+	"room":       func(s *seen, _, _ string) string { return word([]byte(s.primary().Detail), "bootstrap_room=") },
+	"avail_free": func(s *seen, _, _ string) string { return s.inDetail("Free mem : ") },
+	"CUDA_LAUNCH_BLOCKING": func(s *seen, _, _ string) string {
+		if strings.Contains(s.primary().Advice(), "CUDA_LAUNCH_BLOCKING=1") {
+			return "1"
+		}
+		return "not advised"
+	},
 	"silent_s":            func(s *seen, _, _ string) string { return show(s.FailedHealth().Silent) },
 	"checked_at":          func(s *seen, _, _ string) string { return s.FailedHealth().Checked.String() },
 	"retract_events":      func(s *seen, _, _ string) string { return fmt.Sprint(len(s.retracts)) },

@@ -45,11 +45,11 @@ func (s *State) phaseAt(st *Start, rank Rank) string {
 	case PhaseGraphs, PhasePiecewise:
 		return PhaseCapture
 	}
-	if g := s.groups[rank.DP]; g != nil {
+	if g := s.group(rank.DP); g != nil {
 		return g.phase()
 	}
-	for _, g := range s.groups {
-		return g.phase()
+	if len(s.groups) > 0 {
+		return s.groups[0].phase()
 	}
 	if st.Began && !st.Ready {
 		return PhaseStartup

@@ -10,7 +10,7 @@ import (
 // The zero State is ready. It holds bounded memory and never looks at a clock.
 type State struct {
 	starts []*Start
-	groups map[int16]*group // by DP rank; -1 where the log names none
+	groups []*group // ordered by DP rank, so that sums are the same on every run
 	newest Stamp
 	retr   retractions
 	jit    bool // kernels are being compiled since the last decode line
@@ -145,16 +145,14 @@ func (s *State) applyBatch(ev *Event) Applied {
 	if !start.Began || start.Phase == PhaseWarmup {
 		start.serving(ev, b)
 	}
-	if s.groups == nil {
-		s.groups = map[int16]*group{}
-	}
-	g := s.groups[ev.Rank.DP]
+	g := s.group(ev.Rank.DP)
 	if g == nil {
 		if len(s.groups) >= maxGroups {
 			return Applied{Copy: true}
 		}
 		g = &group{rank: ev.Rank}
-		s.groups[ev.Rank.DP] = g
+		at, _ := slices.BinarySearchFunc(s.groups, ev.Rank.DP, byDP)
+		s.groups = slices.Insert(s.groups, at, g)
 	}
 	if ev.Rank != g.rank {
 		if copyOrder(ev.Rank) > copyOrder(g.rank) {
@@ -190,6 +188,16 @@ func (s *State) applyBatch(ev *Event) Applied {
 		start.PeakGen, start.PeakAt, start.PeakRunning = b.GenTPS, ev.At, b.Running
 	}
 	return Applied{RateUsable: usable}
+}
+
+func byDP(g *group, dp int16) int { return int(g.rank.DP) - int(dp) }
+
+// group finds the scheduler of a DP rank, -1 for a log that names none.
+func (s *State) group(dp int16) *group {
+	if at, ok := slices.BinarySearchFunc(s.groups, dp, byDP); ok {
+		return s.groups[at]
+	}
+	return nil
 }
 
 // afterGap tells whether d seconds between two decode lines include idle time.
@@ -289,7 +297,7 @@ func add(sum *Num, v Num) {
 
 // Last is the newest batch line of a DP rank (-1 where the log names none).
 func (s *State) Last(dp int) (b Batch, at Stamp, ok bool) {
-	g := s.groups[int16(dp)]
+	g := s.group(int16(dp))
 	if g == nil {
 		return Batch{}, Stamp{}, false
 	}
@@ -298,7 +306,7 @@ func (s *State) Last(dp int) (b Batch, at Stamp, ok bool) {
 
 // LastDecode is the newest decode line of a DP rank.
 func (s *State) LastDecode(dp int) (b Batch, at Stamp, ok bool) {
-	g := s.groups[int16(dp)]
+	g := s.group(int16(dp))
 	if g == nil || g.decodes == 0 {
 		return Batch{}, Stamp{}, false
 	}
@@ -308,10 +316,9 @@ func (s *State) LastDecode(dp int) (b Batch, at Stamp, ok bool) {
 // DPRanks are the DP ranks seen in this start, in order.
 func (s *State) DPRanks() []int {
 	out := make([]int, 0, len(s.groups))
-	for dp := range s.groups {
-		out = append(out, int(dp))
+	for _, g := range s.groups {
+		out = append(out, int(g.rank.DP))
 	}
-	slices.Sort(out)
 	return out
 }
 
