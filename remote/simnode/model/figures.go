@@ -1,52 +1,54 @@
 package model
 
-// Server is the state of the newest server.
-func (n *Node) Server() ServerState { return ServerState{} }
-
-// Client is the state of the newest client.
-func (n *Node) Client() ClientState { return ClientState{} }
-
-// Parts are the datasets of the job as they are now.
-func (n *Node) Parts() []Part { return nil }
-
-// GPUs are the cards as they are now, by index.
-func (n *Node) GPUs() []GPU { return nil }
-
-// Host is the machine as it is now.
-func (n *Node) Host() Host { return Host{} }
-
-// Processes are the server's and the client's processes, parents first.
-func (n *Node) Processes() []Process { return nil }
+import (
+	"fmt"
+)
 
 // Scheduler is the role of the scheduler process of one rank.
-func Scheduler(rank int) Role { return "" }
+func Scheduler(rank int) Role { return Role(fmt.Sprintf("scheduler/%d", rank)) }
 
-// JSON is the line that the client writes for a row, without its newline.
-func (r Row) JSON() []byte { return nil }
+// Server is the state of the newest server.
+func (n *Node) Server() ServerState {
+	s := n.srv
+	if s == nil {
+		return ServerState{Phase: PhaseNone}
+	}
+	st := ServerState{
+		Phase: s.phase, Listening: s.listening(), Host: s.flags.Host, Port: s.flags.Port, Flags: s.flags, Argv: s.argv,
+		Started: n.wall(s.started),
+	}
+	if s.ready > 0 {
+		st.Ready = n.wall(s.ready)
+	}
+	if e := s.eng; e != nil {
+		st.Running, st.Queued, st.Tokens, st.Capacity, st.Usage = len(e.running), len(e.queue), e.live, e.capacity, e.usage()
+		st.Headroom = gb(s.flags.headroom())
+		st.GenTPS, st.Finished, st.Retracted, st.Hung = e.count.lastGen, e.count.finished, e.count.retracted, e.hung
+		st.LastBatch = n.wall(e.count.lastBatch)
+	}
+	return st
+}
 
-// BaseRow is row i of the rows that the part had before Past.Rows begins.
-func (p Part) BaseRow(i int) Row { return Row{} }
-
-// Flags are the effective settings of a server.
-type Flags struct {
-	ModelPath    string
-	TP           int
-	Host         string
-	Port         int
-	MemFraction  float64
-	KVDtype      string // "auto", "bfloat16", "fp8_e4m3", "fp8_e5m2"
-	HiCache      bool
-	HiCacheSize  int // GB of 1e9 a rank
-	HiCacheRatio float64
-	MaxRunning   int // --max-running-requests, 0 automatic
-	ChunkedSize  int
-	MaxPrefill   int
-	ContextLen   int
-	Metrics      bool
-	APIKey       string
-	// Conservative is --schedule-conservativeness.
-	Conservative float64
-	DisableRadix bool
-	MaxQueued    int
-	Watchdog     int // seconds
+// Client is the state of the newest client.
+func (n *Node) Client() ClientState {
+	c := n.cli
+	if c == nil {
+		return ClientState{}
+	}
+	st := ClientState{
+		Running: c.alive, PID: c.pid, Argv: c.argv, Dir: c.dir, Started: n.wall(c.started), Concurrency: c.concurrency,
+		Rows: c.rows, Retries: c.retries, Buffered: len(c.held),
+	}
+	if !c.alive {
+		return st
+	}
+	for _, s := range c.slots {
+		if s.req != nil {
+			st.InFlight++
+		}
+		if s.part != nil {
+			st.Part = s.part.name
+		}
+	}
+	return st
 }

@@ -1,33 +1,70 @@
 package model
 
-// Launch starts a server with new flags and returns the pid of its main
-// process. Its lines, its crash or its exit come with Advance; a launch that
-// the real engine would refuse (bad flag, GPUs or port taken) fails in the same
-// way, after the same phases.
-func (n *Node) Launch(l Launch) int { return 0 }
+// other is a process or a tree beside the newest server and client: an earlier
+// server or client that still lives, or an orphan that holds GPU memory.
+type other struct {
+	server *server
+	client *client
+	orphan *orphan
+}
 
-// StartClient starts a client and returns its pid.
-func (n *Node) StartClient(c ClientLaunch) int { return 0 }
+// orphan is a process of an earlier server that holds memory of one card. One
+// that is not visible lives outside this container.
+type orphan struct {
+	pid     int
+	gpu     int
+	bytes   int64
+	visible bool
+}
 
 // Signal delivers a signal to a process of the node, as kill does; false when
 // there is none with that pid. Its effects come with Advance.
-func (n *Node) Signal(pid int, s Signal) bool { return false }
-
-// Bind tells the model the real pid of one process, so that listings and
-// nvidia-smi show it.
-func (n *Node) Bind(role Role, pid int) {}
-
-// HTTP answers a request to the server's port: /health, /health_generate,
-// /generate, /v1/loads, /server_info, /model_info, /v1/models, /metrics,
-// /abort_request, /flush_cache and /ping as SGLang 0.5.9 does, 404 for others.
-// target is path and query. ok is false while the connection would be refused.
-// Access lines come in Output.Server.
-func (n *Node) HTTP(method, target, authorization string, body []byte) (r Reply, ok bool) {
-	return Reply{}, false
+func (n *Node) Signal(pid int, sig Signal) bool {
+	if pid == 0 {
+		return false
+	}
+	servers, clients := []*server{n.srv}, []*client{n.cli}
+	for _, o := range n.extra {
+		servers = append(servers, o.server)
+		clients = append(clients, o.client)
+	}
+	for _, s := range servers {
+		if s == nil || !s.alive() {
+			continue
+		}
+		for _, role := range s.roles {
+			if s.pids[role] == pid {
+				s.signal(role, sig)
+				return true
+			}
+		}
+	}
+	for _, c := range clients {
+		if c != nil && c.alive && c.pid == pid {
+			c.signal(sig)
+			return true
+		}
+	}
+	return false
 }
 
-// NvidiaSMI is the program nvidia-smi: standard output and exit status for its
-// arguments without argv[0]. It knows -L, the table, --query-gpu and
-// --query-compute-apps with --format=csv and their options, -q -x and --help-query-gpu. With
-// -l or -lms it gives one sample; the driver repeats it.
-func (n *Node) NvidiaSMI(args []string) (stdout string, code int) { return "", 0 }
+func (n *Node) pidOf(role Role) int {
+	if role == ClientMain && n.cli != nil && n.cli.alive {
+		return n.cli.pid
+	}
+	if n.srv != nil && n.srv.alive() {
+		return n.srv.pids[role]
+	}
+	return 0
+}
+
+// Bind tells the model the real pid of one process of the newest server or
+// client, so that listings and nvidia-smi show it and Signal finds it.
+func (n *Node) Bind(role Role, pid int) {
+	switch {
+	case role == ClientMain && n.cli != nil:
+		n.cli.pid = pid
+	case n.srv != nil:
+		n.srv.pids[role] = pid
+	}
+}

@@ -27,9 +27,12 @@ type Row struct {
 	File   string // path on the node
 	ID     string // the sample's own id
 	Prompt int    // index of its prompt in the part
+	Input  int    // prompt tokens
 	Tokens int    // output tokens
 	Finish string // "stop" or "length"
-	seed   uint64
+	// Latency is what the request took from being sent, 0 unknown.
+	Latency time.Duration
+	Seed    uint64 // of the text that JSON makes up
 }
 
 // Exit is the end of a process of the server or of the client.
@@ -62,9 +65,7 @@ type Past struct {
 	Output             // since the oldest log line that is kept
 	Parts      []Part  // every part with the rows it had before the oldest of Output.Rows
 	History    []Start // earlier starts of this server, oldest first, told by the operator's notes
-	BootAt     time.Time
-	BootID     string
-	ServerLog  string // path on the node
+	ServerLog  string  // path on the node
 	ClientLog  string
 	RowsFolder string
 }
@@ -79,8 +80,7 @@ type Part struct {
 	// Base is the number of rows that were there before the oldest row that
 	// Past.Rows lists; BaseRow(i) gives them.
 	Base int
-	mean float64
-	seed uint64
+	part *part
 }
 
 // Start is an earlier launch with what is known of it. Zero values of the

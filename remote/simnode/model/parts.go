@@ -1,0 +1,114 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Where the job lies on the node.
+const (
+	jobFolder  = "/data/eagle3/synth_100k"
+	serverLog  = jobFolder + "/logs/sglang_inference.log"
+	clientLog  = jobFolder + "/logs/inference_all.log"
+	rowsFolder = jobFolder + "/raw_responses"
+	// outputLimit is the max_new_tokens of every request.
+	outputLimit = 32_768
+)
+
+// part is one dataset of the job.
+type part struct {
+	name    string
+	target  int
+	mean    float64 // mean output length in tokens
+	prompt  int     // mean prompt length
+	seed    uint64
+	rows    int // now
+	past    int // rows that were there before the node's first event
+	asked   int // prompts handed to a client so far
+	changed time.Time
+}
+
+func (p *part) file() string { return rowsFolder + "/" + p.name + ".jsonl" }
+
+// output is the length that the answer to prompt i will have.
+func (p *part) output(i int) int {
+	return min(exponential(p.mean, spread(p.seed, i)), outputLimit)
+}
+
+// input is the length of prompt i: the mean, give or take up to two fifths.
+func (p *part) input(i int) int {
+	s := source(p.seed ^ uint64(i+1)*0xA24BAED4963EE407)
+	span := int64(p.prompt) / 5
+	return p.prompt + int(s.between(-span, span)+s.between(-span, span))
+}
+
+// Parts are the datasets of the job as they are now.
+func (n *Node) Parts() []Part {
+	var list []Part
+	for _, p := range n.parts {
+		list = append(list, Part{
+			Name: p.name, File: p.file(), Target: p.target, Rows: p.rows, Changed: p.changed, Base: p.past, part: p,
+		})
+	}
+	return list
+}
+
+// BaseRow is row i (from 0) of the rows that the part had before Past.Rows begins.
+func (p Part) BaseRow(i int) Row {
+	row := Row{Part: p.Name, File: p.File, Prompt: i, ID: rowID(p.Name, i), Tokens: p.part.output(i), Input: p.part.input(i), Finish: "stop"}
+	if row.Tokens >= outputLimit {
+		row.Finish = "length"
+	}
+	row.Seed = p.part.seed + uint64(i)
+	return row
+}
+
+func rowID(part string, i int) string { return fmt.Sprintf("%s-%06d", part, i) }
+
+var words = strings.Fields(`the model answer first then because each value list return check state given input
+output step case when result function order small large query table index write read keep next limit error
+test path name user call class type field count total average sort merge split join parse token batch cache`)
+
+// JSON is the line that the client writes for a row, without its newline: the
+// raw response, its text shortened to about half a byte a token.
+func (r Row) JSON() []byte {
+	s := source(r.Seed)
+	text := &strings.Builder{}
+	for text.Len() < 240+r.Tokens/2 {
+		text.WriteString(words[s.next()%uint64(len(words))])
+		text.WriteByte(" .,\n"[[]int{0, 0, 0, 0, 0, 0, 0, 1, 2, 3}[s.next()%10]])
+	}
+	finish := map[string]any{"type": r.Finish}
+	if r.Finish == "length" {
+		finish["length"] = r.Tokens
+	} else {
+		finish["matched"] = 163586
+	}
+	line, err := json.Marshal(map[string]any{
+		"id": r.ID, "part": r.Part, "prompt_index": r.Prompt, "text": text.String(),
+		"meta_info": map[string]any{
+			"id": requestID(&s), "finish_reason": finish, "prompt_tokens": r.Input, "completion_tokens": r.Tokens,
+			"cached_tokens": 0, "weight_version": "default", "e2e_latency": float64(r.Latency.Milliseconds()) / 1000,
+		},
+	})
+	if err != nil {
+		panic("model: a row of plain values must be JSON: " + err.Error())
+	}
+	return line
+}
+
+func requestID(s *source) string { return fmt.Sprintf("%016x%016x", s.next(), s.next()) }
+
+// meanSize is how long a running request is on average once the ramp is over:
+// of the part that is being filled, prompt and mean output.
+func (n *Node) meanSize() int {
+	for _, p := range n.parts {
+		if p.rows < p.target {
+			return p.prompt + int(p.mean)
+		}
+	}
+	last := n.parts[len(n.parts)-1]
+	return last.prompt + int(last.mean)
+}
