@@ -1,0 +1,329 @@
+package board
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+const (
+	tailKeep = 2000
+	lineCap  = 2000
+	// keptBytes bounds the history that is kept to be read again in another zone.
+	keptBytes  = 8 << 20
+	zoneStep   = 15 * 60
+	zoneVotes  = 3
+	tailBytes  = 4 << 20
+	clientTail = 256 << 10
+)
+
+// logState is one followed log.
+type logState struct {
+	path   string
+	server bool // an engine writes it
+	client bool // a client writes it
+	head   metrics.LogHeader
+	at     time.Time // newest chunk
+	seen   bool
+	open   bool      // a record may wait for its end in the parser
+	grew   time.Time // when it was last longer than before
+
+	lines  []metrics.LogLine
+	lineNo int64 // number of the newest line, 0 unknown
+
+	zone      int // seconds east of UTC in which its stamps are
+	zoneFixed bool
+	vote      int
+	votes     int
+	kept      []keptChunk // until the zone is certain
+	keptSize  int
+
+	work *work
+}
+
+type keptChunk struct {
+	head metrics.LogHeader
+	raw  []byte
+	at   time.Time
+}
+
+// log gives the state of a path, made on first use.
+func (b *Board) log(path string) *logState {
+	l := b.logs[path]
+	if l == nil {
+		l = &logState{path: path, zone: b.session.ZoneSec}
+		l.work = newWork(path)
+		b.logs[path] = l
+	}
+	return l
+}
+
+func (b *Board) applyLog(f metrics.Frame) error {
+	h, raw, err := metrics.DecodeChunk[metrics.LogHeader](f.Data)
+	if err != nil {
+		return err
+	}
+	l := b.log(f.Name)
+	if h.Err != "" {
+		l.head.Err = metrics.Clean(h.Err, 200)
+		l.at = f.At
+		return nil
+	}
+	raw = l.take(&h, raw, f.At)
+	if !l.zoneFixed {
+		l.keep(h, raw, f.At)
+		if zone, ok := l.guessZone(b, h, raw, f.At); ok && zone != l.zone {
+			l.rezone(b, zone)
+			return nil
+		}
+	}
+	l.fold(b, h, raw, f.At)
+	return nil
+}
+
+// take notes the chunk's place in the file and gives the bytes that are new.
+func (l *logState) take(h *metrics.LogHeader, raw []byte, at time.Time) []byte {
+	fresh := !l.seen || h.Reset != "" || h.ID != "" && l.head.ID != "" && h.ID != l.head.ID
+	if fresh && l.seen {
+		l.lines, l.lineNo = nil, 0
+		l.work.cut()
+	}
+	if !fresh && h.Offset < l.head.End {
+		over := l.head.End - h.Offset
+		if over >= int64(len(raw)) {
+			raw = nil
+		} else {
+			raw = raw[over:]
+			h.Offset += over
+		}
+	}
+	skipped := l.head.Skipped
+	if fresh {
+		skipped = 0
+	}
+	if !fresh && h.Offset > l.head.End || h.Skipped > 0 {
+		l.work.cut()
+		l.lineNo = 0
+	}
+	if !l.seen || h.Size > l.head.Size || fresh {
+		l.grew = at
+	}
+	end := max(h.End, l.head.End)
+	if fresh {
+		end = h.End
+	}
+	lines := h.Lines
+	if lines < 0 && !fresh && len(raw) == 0 {
+		lines = l.head.Lines
+	}
+	skip := h.Skipped
+	l.head = *h
+	l.head.End, l.head.Lines, l.head.Skipped = end, lines, skipped+skip
+	l.seen, l.at = true, at
+	return raw
+}
+
+// keep holds history until the zone of its stamps is certain.
+func (l *logState) keep(h metrics.LogHeader, raw []byte, at time.Time) {
+	if l.keptSize+len(raw) > keptBytes {
+		l.zoneFixed, l.kept, l.keptSize = true, nil, 0
+		return
+	}
+	l.kept = append(l.kept, keptChunk{h, raw, at})
+	l.keptSize += len(raw)
+}
+
+// guessZone derives the zone of the stamps: a log that was just written has its
+// newest stamp at the node's present, up to whole quarters of an hour.
+func (l *logState) guessZone(b *Board, h metrics.LogHeader, raw []byte, at time.Time) (int, bool) {
+	stamp, ok := lastStamp(raw)
+	if !ok {
+		return 0, false
+	}
+	written, slack := at.Add(b.offset).Unix(), int64(60)
+	if h.Backfill != 0 {
+		if h.Mtime == 0 || h.End != h.Size {
+			return 0, false
+		}
+		written, slack = h.Mtime, 3
+	}
+	diff := stamp - written
+	zone := (diff + zoneStep/2 + 96*zoneStep) / zoneStep * zoneStep
+	zone -= 96 * zoneStep
+	if rest := diff - zone; rest < -slack || rest > slack || zone < -12*3600 || zone > 14*3600 {
+		l.votes = 0
+		return 0, false
+	}
+	if int(zone) != l.vote {
+		l.vote, l.votes = int(zone), 0
+	}
+	l.votes++
+	if h.Backfill == 0 && l.votes >= zoneVotes {
+		l.zoneFixed = true
+	}
+	return int(zone), l.zoneFixed || h.Backfill != 0
+}
+
+// rezone reads the kept history again with its stamps in another zone.
+func (l *logState) rezone(b *Board, zone int) {
+	l.zone = zone
+	l.lines, l.lineNo = nil, 0
+	l.work = newWork(l.path)
+	b.events = slices.DeleteFunc(slices.Clone(b.events), func(e metrics.Event) bool { return e.Ref == l.path })
+	var end int64
+	for i, k := range l.kept {
+		if i > 0 && k.head.Offset > end {
+			l.work.cut()
+		}
+		end = k.head.End
+		l.fold(b, k.head, k.raw, k.at)
+	}
+	if l.zoneFixed {
+		l.kept, l.keptSize = nil, 0
+	}
+}
+
+// fold reads whole lines.
+func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time) {
+	if l.zoneFixed {
+		l.kept, l.keptSize = nil, 0
+	}
+	if h.Lines >= 0 {
+		l.lineNo = h.Lines - int64(bytes.Count(raw, []byte{'\n'}))
+		l.work.parser.SetLine(l.lineNo)
+		l.work.numbered = true
+	} else if l.lineNo == 0 {
+		l.work.numbered = false
+	}
+	off := h.Offset
+	l.open = l.open || len(raw) > 0
+	for len(raw) > 0 {
+		n := bytes.IndexByte(raw, '\n') + 1
+		if n == 0 {
+			n = len(raw)
+		}
+		line := raw[:n]
+		raw = raw[n:]
+		if l.lineNo > 0 || h.Lines >= 0 {
+			l.lineNo++
+		}
+		stamp := at
+		if !l.client {
+			if t, ok := l.feed(b, line, at); ok {
+				stamp = t
+			}
+		}
+		text := bytes.TrimRight(line, "\r\n")
+		if cr := bytes.LastIndexByte(text, '\r'); cr >= 0 {
+			text = text[cr+1:] // what a terminal would show of a progress bar
+		}
+		s := string(text[:min(len(text), 4*lineCap)])
+		l.lines = append(l.lines, metrics.LogLine{At: stamp, Text: metrics.Clean(s, lineCap), Off: off, Level: lineLevel(text)})
+		off += int64(n)
+	}
+	if len(l.lines) > 2*tailKeep {
+		l.lines = slices.Clone(l.lines[len(l.lines)-tailKeep:])
+	}
+}
+
+// feed gives one line to the engine's parser and tells the line's own time.
+func (l *logState) feed(b *Board, line []byte, at time.Time) (time.Time, bool) {
+	w := l.work
+	w.board, w.log, w.read = b, l, at
+	w.parser.Feed(line, w.emit)
+	t, ok := w.stamp(w.parser.LastRecord())
+	return t, ok && !t.After(at.Add(time.Minute))
+}
+
+var (
+	errorWords = [][]byte{[]byte("Traceback (most recent"), []byte("ERROR"), []byte("Error:"), []byte("Exception"), []byte("CRITICAL"), []byte("SIGQUIT"), []byte("Killed")}
+	warnWords  = [][]byte{[]byte("WARN"), []byte("Warning"), []byte("Retract"), []byte("retract")}
+)
+
+func lineLevel(b []byte) int8 {
+	b = b[:min(len(b), 400)]
+	for _, w := range errorWords {
+		if bytes.Contains(b, w) {
+			return 2
+		}
+	}
+	for _, w := range warnWords {
+		if bytes.Contains(b, w) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// quiet is how long a log says nothing until a record that waits for more is taken as whole.
+const quiet = 2 * time.Second
+
+// flushLogs gives what waits in the parsers of logs that are quiet: the last
+// traceback of a dead server has no line behind it.
+func (b *Board) flushLogs(now time.Time) {
+	for _, p := range sortedLogs(b.logs) {
+		l := b.logs[p]
+		if !l.open || l.client || now.Sub(l.at) < quiet {
+			continue
+		}
+		l.open = false
+		w := l.work
+		w.board, w.log, w.read = b, l, l.at
+		w.parser.Flush(w.emit)
+	}
+}
+
+// lastStamp finds the newest "[YYYY-MM-DD HH:MM:SS" among the last lines, as
+// seconds since 1970 in the log's own zone.
+func lastStamp(raw []byte) (int64, bool) {
+	for range 50 {
+		raw = bytes.TrimRight(raw, "\r\n")
+		if len(raw) == 0 {
+			return 0, false
+		}
+		i := bytes.LastIndexByte(raw, '\n')
+		line := raw[i+1:]
+		if j := bytes.IndexByte(line, '['); j >= 0 && len(line) >= j+20 {
+			if t, err := time.Parse(time.DateTime, string(line[j+1:j+20])); err == nil {
+				return t.Unix(), true
+			}
+		}
+		raw = raw[:max(i, 0)]
+	}
+	return 0, false
+}
+
+// ref is the log as the screen shows it.
+func (l *logState) ref(b *Board, note string) metrics.LogRef {
+	r := metrics.LogRef{Path: l.path, Note: note}
+	if st, ok := b.files[l.path]; ok && st.Exists {
+		r.Bytes = metrics.Known(float64(st.Size), l.at, 0, "stat")
+		r.Mtime = b.localUnix(st.Mtime)
+	}
+	if l.seen {
+		r.Bytes = metrics.Known(float64(l.head.Size), l.at, 0, "stat")
+		if l.head.Lines >= 0 {
+			r.Lines = metrics.Known(float64(l.head.Lines), l.at, 0, "log")
+		}
+		if t := b.localUnix(l.head.Mtime); t.After(r.Mtime) {
+			r.Mtime = t
+		}
+	}
+	if l.head.Err != "" && r.Note == "" {
+		r.Note = l.head.Err
+	}
+	return r
+}
+
+// snapshot shares the lines: later lines come behind the given ones.
+func (l *logState) snapshot() *metrics.LogTail {
+	n := len(l.lines)
+	from := max(0, n-tailKeep)
+	t := &metrics.LogTail{Path: l.path, Lines: l.lines[from:n:n], Offset: l.head.End, Size: l.head.Size, Skipped: l.head.Skipped}
+	if l.lineNo > 0 {
+		t.First = l.lineNo - int64(n-from) + 1
+	}
+	return t
+}

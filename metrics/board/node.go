@@ -1,0 +1,262 @@
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
+	if b.known && s.BootID != "" && b.session.BootID != "" && s.BootID != b.session.BootID {
+		b.event(metrics.Event{At: f.At, Kind: "crash", Text: "the node was restarted"})
+		b.procs = map[int]metrics.Proc{}
+		for _, srv := range b.servers {
+			srv.gone(f.At, "the node was restarted")
+		}
+		for _, c := range b.clients {
+			c.gone(f.At)
+		}
+	}
+	b.session, b.known = s, true
+	if !s.Now.IsZero() {
+		b.offset = s.Now.Sub(f.At)
+		b.boot = f.At.Add(-time.Duration(s.UptimeS * float64(time.Second)))
+	}
+}
+
+func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
+	reason := metrics.Clean(l.Reason, 200)
+	if l.Status != b.link.Status {
+		was := b.link.Status
+		b.link.Since = f.At
+		switch {
+		case l.Status == metrics.LinkDown:
+			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link down", reason)})
+		case l.Status == metrics.LinkUp && (was == metrics.LinkDown || was == metrics.LinkSuspect):
+			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link up again", reason)})
+		}
+	}
+	b.link.Status, b.link.Reason, b.link.Waiting = l.Status, reason, l.Waiting
+	if l.RTTms > 0 {
+		b.link.RTT = time.Duration(l.RTTms * float64(time.Millisecond))
+	}
+}
+
+func joinText(a, reason string) string {
+	if reason == "" {
+		return a
+	}
+	return a + ": " + reason
+}
+
+func (b *Board) applyProbe(f metrics.Frame, p metrics.ProbeFact) {
+	c := b.channels[f.Name]
+	if c.State != p.State {
+		c.Since = f.At
+	}
+	c.Name, c.State = f.Name, metrics.Clean(p.State, 20)
+	c.Reason, c.Advice = metrics.Clean(p.Reason, 300), metrics.Clean(p.Advice, 300)
+	b.channels[f.Name] = c
+}
+
+func (b *Board) applyJournal(f metrics.Frame) {
+	for line := range strings.Lines(string(f.Data)) {
+		text := metrics.Clean(strings.TrimRight(line, "\n"), 400)
+		if text == "" {
+			continue
+		}
+		b.event(metrics.Event{At: f.At, Kind: "restart", Text: text, Ref: f.Name})
+	}
+}
+
+// hostState is the machine around the GPUs.
+type hostState struct {
+	host    metrics.Host
+	cpuBusy float64
+	cpuAll  float64
+	load    metrics.Series
+	mem     metrics.Series
+	disks   map[string]*diskState
+}
+
+type diskState struct {
+	disk  metrics.Disk
+	trail []diskPoint // at most one a minute over the last hour
+}
+
+type diskPoint struct {
+	at    time.Time
+	avail float64
+}
+
+const sysEvery = 2 * time.Second
+
+func (h *hostState) apply(f metrics.Frame) {
+	fig := func(v float64) metrics.Figure { return metrics.Known(v, f.At, sysEvery, "/proc") }
+	var swapFree, swapTotal float64
+	var hasSwap bool
+	for line := range strings.Lines(string(f.Data)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		v, err := strconv.ParseFloat(fields[1], 64)
+		if err != nil {
+			continue
+		}
+		switch fields[0] {
+		case "uptime":
+			h.host.UptimeS = fig(v)
+		case "loadavg":
+			h.host.Load1 = fig(v)
+			h.load.Add(f.At, v)
+		case "cpu":
+			h.cpu(f.At, fields[1:])
+		case "MemTotal:":
+			h.host.MemTotal = fig(v * 1024)
+		case "MemAvailable:":
+			h.host.MemAvail = fig(v * 1024)
+			h.mem.Add(f.At, v*1024)
+		case "SwapTotal:":
+			swapTotal, hasSwap = v*1024, true
+		case "SwapFree:":
+			swapFree = v * 1024
+		}
+	}
+	if hasSwap {
+		h.host.SwapTotal, h.host.SwapUsed = fig(swapTotal), fig(swapTotal-swapFree)
+	}
+}
+
+// cpu takes the fields after "cpu" of /proc/stat: user nice system idle iowait
+// irq softirq steal. Idle and iowait are not busy.
+func (h *hostState) cpu(at time.Time, fields []string) {
+	var all, idle float64
+	for i, s := range fields {
+		if i >= 8 {
+			break
+		}
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return
+		}
+		all += v
+		if i == 3 || i == 4 {
+			idle += v
+		}
+	}
+	busy := all - idle
+	if da := all - h.cpuAll; h.cpuAll > 0 && da > 0 {
+		h.host.CPUUtil = metrics.Known(min(max((busy-h.cpuBusy)/da, 0), 1), at, sysEvery, "/proc/stat")
+	}
+	h.cpuBusy, h.cpuAll = busy, all
+}
+
+const diskEvery = 30 * time.Second
+
+func (h *hostState) applyDisk(f metrics.Frame, facts []metrics.DiskFact) {
+	if h.disks == nil {
+		h.disks = map[string]*diskState{}
+	}
+	fig := func(v int64) metrics.Figure {
+		if v < 0 {
+			return metrics.Figure{}
+		}
+		return metrics.Known(float64(v), f.At, diskEvery, "df")
+	}
+	paths := map[string][]string{}
+	for _, d := range facts {
+		mount := metrics.Clean(d.Mount, 200)
+		paths[mount] = append(paths[mount], metrics.Clean(d.Path, 400))
+		s := h.disks[mount]
+		if s == nil {
+			s = &diskState{}
+			h.disks[mount] = s
+		}
+		s.disk.Mount = mount
+		s.disk.Total, s.disk.Avail, s.disk.InodesFree = fig(d.Total), fig(d.Avail), fig(d.InodesFree)
+		if d.Avail >= 0 {
+			s.add(f.At, float64(d.Avail))
+		}
+	}
+	for mount, ps := range paths {
+		slices.Sort(ps)
+		h.disks[mount].disk.Paths = slices.Compact(ps)
+	}
+}
+
+func (s *diskState) add(at time.Time, avail float64) {
+	if n := len(s.trail); n == 0 || at.Sub(s.trail[n-1].at) >= time.Minute {
+		s.trail = append(s.trail, diskPoint{at, avail})
+		for len(s.trail) > 60 {
+			s.trail = append(s.trail[:0], s.trail[1:]...)
+		}
+	}
+	s.disk.FullIn = 0
+	first := s.trail[0]
+	over := at.Sub(first.at)
+	if used := first.avail - avail; over >= 5*time.Minute && used > 0 {
+		s.disk.FullIn = time.Duration(min(avail/used*float64(over), float64(10*365*24*time.Hour)))
+	}
+}
+
+func (h *hostState) snapshot(cpus int) metrics.Host {
+	out := h.host
+	out.CPUs = cpus
+	for _, mount := range slices.Sorted(maps.Keys(h.disks)) {
+		d := h.disks[mount].disk
+		d.Paths = slices.Clone(d.Paths)
+		if mount == "/dev/shm" {
+			out.Shm = d
+			continue
+		}
+		out.Disks = append(out.Disks, d)
+	}
+	return out
+}
+
+func (b *Board) channelList() []metrics.Channel {
+	out := slices.Collect(maps.Values(b.channels))
+	slices.SortFunc(out, func(a, c metrics.Channel) int { return cmp.Compare(a.Name, c.Name) })
+	return out
+}
+
+func (b *Board) cannotTell() []metrics.CannotTell {
+	var out []metrics.CannotTell
+	for _, c := range b.channelList() {
+		if c.State != "ok" && c.State != "" && (c.Reason != "" || c.Advice != "") {
+			out = append(out, metrics.CannotTell{What: channelWhat(c.Name), Why: c.Reason, Tell: c.Advice})
+		}
+	}
+	for _, h := range b.hidden {
+		out = append(out, metrics.CannotTell{What: "some processes", Why: h, Tell: "connect as root or as the user that runs the server"})
+	}
+	for _, k := range slices.Sorted(maps.Keys(b.bad)) {
+		out = append(out, metrics.CannotTell{What: fmt.Sprintf("newest %s frame", k), Why: b.bad[k], Tell: "a recording of this moment, sent with a report"})
+	}
+	return out
+}
+
+func channelWhat(name string) string {
+	switch name {
+	case "gpu":
+		return "GPU figures"
+	case "files":
+		return "files, rows and logs"
+	case "scan":
+		return "processes and connections"
+	case "http":
+		return "answers of the server's endpoints"
+	case "ctl":
+		return "host figures"
+	case "kernel":
+		return "kernel log"
+	}
+	return metrics.Clean(name, 60)
+}

@@ -1,0 +1,52 @@
+package board
+
+import (
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/prom"
+)
+
+const (
+	metricsEvery  = 5 * time.Second
+	sourceMetrics = "/metrics"
+)
+
+// promState is the newest scrape of /metrics and what the one before tells with it.
+type promState struct {
+	view  prom.View
+	at    time.Time
+	known bool
+	gen   metrics.Figure
+	moved time.Time // newest scrape in which work moved
+	genS  metrics.Series
+}
+
+func (p *promState) fig(n prom.Num) metrics.Figure {
+	if !p.known || !n.OK {
+		return metrics.Figure{}
+	}
+	return metrics.Known(n.V, p.at, metricsEvery, sourceMetrics)
+}
+
+func (s *serverState) takeMetrics(at time.Time, body []byte) {
+	v, ok := prom.Read(body)
+	if !ok {
+		return
+	}
+	p := &s.prom
+	if p.known {
+		r := v.Between(&p.view, at.Sub(p.at))
+		if r.Gen.OK {
+			p.gen = metrics.Known(r.Gen.V, at, metricsEvery, sourceMetrics)
+			p.genS.Add(at, r.Gen.V)
+		}
+		if r.Moved {
+			p.moved = at
+		}
+	}
+	p.view, p.at, p.known = v, at, true
+	if v.Running.OK {
+		s.runningSeries.Add(at, v.Running.V)
+	}
+}

@@ -1,0 +1,225 @@
+package board
+
+import (
+	"slices"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+const (
+	rowsEvery = 2 * time.Second
+	// rateSpan is the span over which rows a minute are reckoned.
+	rateSpan = 10 * time.Minute
+	fineSpan = 15 * time.Minute
+	longSpan = 12 * time.Hour
+	gapsKeep = 32
+)
+
+// rowPoint is a count of rows at a moment of the local clock.
+type rowPoint struct {
+	at   time.Time
+	rows float64
+}
+
+// trail is a count's past: fine for a quarter of an hour, a point a minute for
+// half a day. It only grows; a reset empties it.
+type trail struct {
+	fine []rowPoint
+	long []rowPoint
+}
+
+func (t *trail) add(at time.Time, rows float64) {
+	t.fine = appendPoint(t.fine, rowPoint{at, rows}, 5*time.Second, fineSpan)
+	t.long = appendPoint(t.long, rowPoint{at, rows}, time.Minute, longSpan)
+}
+
+// appendPoint adds p, at most one every step, and forgets what is older than
+// span. The newest point always holds the newest count.
+func appendPoint(ps []rowPoint, p rowPoint, step, span time.Duration) []rowPoint {
+	n := len(ps)
+	if n >= 2 && p.at.Sub(ps[n-2].at) < step {
+		ps[n-1] = p
+	} else {
+		ps = append(ps, p)
+	}
+	drop := 0
+	for drop < len(ps)-1 && p.at.Sub(ps[drop+1].at) > span {
+		drop++
+	}
+	if drop > 0 {
+		ps = append(ps[:0], ps[drop:]...)
+	}
+	return ps
+}
+
+func (t *trail) first() (rowPoint, bool) {
+	if len(t.long) == 0 {
+		return rowPoint{}, false
+	}
+	return t.long[0], true
+}
+
+// before gives the newest point at or before a moment.
+func (t *trail) before(at time.Time) (rowPoint, bool) {
+	for _, ps := range [][]rowPoint{t.fine, t.long} {
+		for i := len(ps) - 1; i >= 0; i-- {
+			if !ps[i].at.After(at) {
+				return ps[i], true
+			}
+		}
+	}
+	return rowPoint{}, false
+}
+
+// after gives the oldest fine point after a moment.
+func (t *trail) after(at time.Time) (rowPoint, bool) {
+	for _, p := range t.fine {
+		if p.at.After(at) {
+			return p, true
+		}
+	}
+	return rowPoint{}, false
+}
+
+// rowState is what is known of one file of rows.
+type rowState struct {
+	fact   metrics.RowsFact
+	at     time.Time
+	seen   bool // a whole count is known
+	trail  trail
+	series metrics.Series
+	grew   time.Time // newest growth, local clock
+	gaps   []float64 // seconds between observed growths
+	judged *metrics.RowsJudged
+	fresh  bool // the file was not there when its directory was first listed
+}
+
+func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
+	path := r.Path
+	s := b.rows[path]
+	if s == nil {
+		s = &rowState{}
+		b.rows[path] = s
+	}
+	if r.Reset != "" && s.seen {
+		name := shortName(path)
+		b.event(metrics.Event{At: f.At, Kind: "rows", Text: name + " was " + metrics.Clean(r.Reset, 20) + ": " + metrics.Count(float64(s.fact.Rows)) + " rows before", Ref: path})
+		s.trail = trail{}
+	}
+	if r.Judged != nil {
+		s.judged = r.Judged
+	}
+	s.fact, s.at = r, f.At
+	if r.Err != "" || !r.Done {
+		return
+	}
+	rows := float64(r.Rows)
+	if !s.seen {
+		s.seen = true
+		if sf, ok := b.saved[path]; ok && sf.ID == r.ID && sf.Rows <= r.Rows && !sf.At.IsZero() && sf.At.Before(f.At) {
+			s.trail.add(sf.At, float64(sf.Rows))
+			s.series.Add(sf.At, float64(sf.Rows))
+		} else if s.fresh {
+			s.trail.add(b.begun, 0)
+		}
+		s.grew = b.localUnix(r.Mtime)
+	} else if last := s.trail.fine; len(last) > 0 && rows > last[len(last)-1].rows {
+		grew := b.localUnix(r.Mtime)
+		if grew.IsZero() || grew.After(f.At) {
+			grew = f.At
+		}
+		if d := grew.Sub(s.grew).Seconds(); !s.grew.IsZero() && d > 0 {
+			s.gaps = append(s.gaps, d)
+			if len(s.gaps) > gapsKeep {
+				s.gaps = append(s.gaps[:0], s.gaps[1:]...)
+			}
+		}
+		s.grew = grew
+	}
+	s.trail.add(f.At, rows)
+	s.series.Add(f.At, rows)
+}
+
+// gap is the usual time between growths, 0 before four were seen.
+func (s *rowState) gap() time.Duration {
+	if len(s.gaps) < 4 {
+		return 0
+	}
+	return time.Duration(median(s.gaps) * float64(time.Second))
+}
+
+// perMin gives rows a minute over the last ten minutes, or over the time that
+// was watched where that is shorter, at least one minute.
+func perMin(trails []*trail, now time.Time) (rate float64, over time.Duration, ok bool) {
+	over = rateSpan
+	for _, t := range trails {
+		p, found := t.before(now.Add(-rateSpan))
+		if found && now.Add(-rateSpan).Sub(p.at) < time.Minute {
+			continue
+		}
+		if p, found = t.after(now.Add(-rateSpan)); !found {
+			return 0, 0, false
+		}
+		over = min(over, now.Sub(p.at))
+	}
+	if len(trails) == 0 || over < time.Minute {
+		return 0, 0, false
+	}
+	for _, t := range trails {
+		from, found := t.before(now.Add(-over))
+		if !found {
+			return 0, 0, false
+		}
+		last := t.fine[len(t.fine)-1]
+		rate += (last.rows - from.rows) / over.Minutes()
+	}
+	return max(rate, 0), over, true
+}
+
+// landedSince gives rows that came since a moment: since is that moment where
+// the count then is known, else the first moment that is.
+func (s *rowState) landedSince(at time.Time) (rows float64, since time.Time, ok bool) {
+	if !s.seen || len(s.trail.fine) == 0 {
+		return 0, time.Time{}, false
+	}
+	last := s.trail.fine[len(s.trail.fine)-1]
+	if !s.grew.IsZero() && s.grew.Before(at) {
+		return 0, at, true // its mtime proves that nothing came since
+	}
+	if p, found := s.trail.before(at); found {
+		return last.rows - p.rows, at, true
+	}
+	p, _ := s.trail.first()
+	return last.rows - p.rows, p.at, true
+}
+
+func (b *Board) applyFiles(_ metrics.Frame, stats []metrics.FileStat) {
+	for _, st := range stats {
+		b.files[st.Path] = st
+	}
+}
+
+func (b *Board) applyDir(f metrics.Frame, list []metrics.FileStat) {
+	old, again := b.dirs[f.Name]
+	for _, st := range list {
+		had := slices.ContainsFunc(old, func(o metrics.FileStat) bool { return o.Path == st.Path })
+		if again && !had && isData(st.Path) && b.rows[st.Path] == nil {
+			b.rows[st.Path] = &rowState{fresh: true}
+		}
+		for _, o := range old {
+			if o.Path == st.Path && st.Size > o.Size {
+				d := b.data[st.Path]
+				if d == nil {
+					d = &dataState{}
+					b.data[st.Path] = d
+				}
+				d.growing = true
+			}
+		}
+		if prev, ok := b.files[st.Path]; !ok || st.Mtime >= prev.Mtime {
+			b.files[st.Path] = st
+		}
+	}
+	b.dirs[f.Name] = list
+}

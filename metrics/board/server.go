@@ -1,0 +1,504 @@
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/sglang"
+)
+
+const (
+	// silence is the time without a batch after which a busy server is looked at as hung.
+	silence = 60 * time.Second
+	// few requests may all finish between two decode lines.
+	few = 4
+	// loadsFresh is how long an answer of /v1/loads speaks for the present.
+	loadsFresh = 30 * time.Second
+	sectionLag = 30 * time.Second
+)
+
+// serverState is one server as it is followed.
+type serverState struct {
+	s         metrics.Server // what the discovery told
+	log       string
+	firstSeen time.Time
+	listening bool
+	scheduler bool
+	endedAt   time.Time
+	endNote   string
+	exitCode  *int
+	kernel    []metrics.CauseFact
+	http      map[string]*endpoint
+	loads     loads
+	info      info
+	version   string
+	prom      promState
+
+	runningSeries metrics.Series // from /v1/loads, where no log tells
+
+	state metrics.ServerState
+	since time.Time
+}
+
+func (s *serverState) alive() bool { return s.endedAt.IsZero() && s.s.PID != 0 }
+
+func (s *serverState) gone(at time.Time, note string) {
+	if s.endedAt.IsZero() {
+		s.endedAt, s.endNote = at, note
+	}
+	s.listening, s.scheduler = false, false
+}
+
+// serverGone looks for what the kernel says about a server's end and files it.
+func (b *Board) serverGone(s *serverState, at time.Time) {
+	text := fmt.Sprintf("server %d ended", s.s.PID)
+	for i := len(b.kernel) - 1; i >= 0; i-- {
+		if killedByKernel(b.kernel[i].text, s.s.Tree) {
+			s.kernel = append(s.kernel, metrics.CauseFact{
+				Class: metrics.CauseHostOOMKilled, Detail: b.kernel[i].text, Line: b.kernel[i].text, At: b.kernel[i].at,
+			})
+			break
+		}
+	}
+	b.event(metrics.Event{At: at, Kind: "crash", Text: text, Ref: s.s.ID})
+}
+
+// sectionOf is the start in the log that belongs to the server, nil for none.
+func (b *Board) sectionOf(s *serverState) *section {
+	l := b.logs[s.log]
+	if s.log == "" || l == nil {
+		return nil
+	}
+	sec := l.work.section()
+	if sec == nil {
+		return nil
+	}
+	// A section that ended before the process began belongs to an earlier one.
+	if s.s.PID != 0 && !s.s.Started.IsZero() && sec.last.Before(s.s.Started.Add(-sectionLag)) {
+		return nil
+	}
+	return sec
+}
+
+// logServers gives a server to each engine's log that no process owns.
+func (b *Board) logServers() []*serverState {
+	owned := map[string]bool{}
+	for _, s := range b.servers {
+		owned[s.log] = true
+	}
+	var out []*serverState
+	for _, path := range sortedLogs(b.logs) {
+		l := b.logs[path]
+		sec := l.work.section()
+		if owned[path] || !l.work.engine || sec == nil {
+			continue
+		}
+		s := &serverState{s: metrics.Server{ID: "log:" + path, Engine: "sglang", Started: sec.at, Port: sec.port, Addr: sec.addr}, log: path, firstSeen: sec.at}
+		if !b.scanned.IsZero() && b.link.LastData.Sub(sec.last) > 20*time.Second {
+			s.endedAt = sec.last
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func sortedLogs(m map[string]*logState) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// readySince is when the newest living server became ready, zero for none.
+func (b *Board) readySince() time.Time {
+	var out time.Time
+	for _, s := range b.servers {
+		if sec := b.sectionOf(s); s.alive() && sec != nil && sec.ready.After(out) {
+			out = sec.ready
+		}
+	}
+	return out
+}
+
+// present is the moment up to which the node was heard: while the link is down,
+// silence of a log proves nothing.
+func (b *Board) present() time.Time {
+	if b.link.Status == metrics.LinkUp || b.link.Status == "" || b.link.LastData.IsZero() {
+		return b.now
+	}
+	return b.link.LastData
+}
+
+// judge tells what a server does, and since when.
+func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.Time) {
+	now := b.present()
+	if !s.endedAt.IsZero() {
+		return metrics.ServerDown, s.endedAt
+	}
+	if s.s.PID == 0 && b.scanned.IsZero() {
+		if sec != nil && now.Sub(sec.last) < silence {
+			return metrics.ServerServing, sec.at
+		}
+		return metrics.ServerUnknown, s.firstSeen
+	}
+	if sec != nil && !sec.stop.IsZero() {
+		return metrics.ServerDraining, sec.stop
+	}
+	ready := time.Time{}
+	switch {
+	case sec != nil && !sec.ready.IsZero():
+		ready = sec.ready
+	case sec != nil && !sec.lastDecode.IsZero():
+		ready = sec.firstToken
+	default:
+		for _, p := range []string{"/v1/loads", "/server_info", "/metrics", "/health"} {
+			if ep := s.http[p]; ep != nil && !ep.ok.IsZero() {
+				ready = s.s.Started
+			}
+		}
+	}
+	if ready.IsZero() {
+		if s.listening && s.scheduler && sec == nil {
+			return metrics.ServerUnknown, s.firstSeen
+		}
+		return metrics.ServerStarting, s.s.Started
+	}
+	var lastBatch, lastDecode time.Time
+	if sec != nil {
+		lastBatch, lastDecode = sec.lastBatch, sec.lastDecode
+	}
+	lastSign := latest(lastBatch, s.prom.moved)
+	l := &s.loads
+	if l.known && now.Sub(l.at) <= loadsFresh {
+		if l.running+l.queued == 0 {
+			if now.Sub(lastSign) < slowGap {
+				return metrics.ServerServing, ready
+			}
+			return metrics.ServerIdle, latest(ready, lastSign)
+		}
+		if l.running > 0 && now.Sub(latest(lastSign, ready)) > silence && now.Sub(l.busySince) > silence/2 && sec != nil {
+			return metrics.ServerHung, latest(lastSign, ready)
+		}
+		return metrics.ServerServing, ready
+	}
+	switch {
+	case lastSign.IsZero():
+		return metrics.ServerIdle, ready
+	case now.Sub(lastSign) <= silence:
+		return metrics.ServerServing, ready
+	case sec == nil || lastDecode.IsZero():
+		return metrics.ServerIdle, lastSign
+	case sec.queued.Known && sec.queued.V > 0,
+		sec.running.Known && sec.running.V >= few && float64(sec.sinceBatch) < sec.running.V:
+		return metrics.ServerHung, lastSign
+	}
+	return metrics.ServerIdle, lastSign
+}
+
+func latest(ts ...time.Time) time.Time {
+	var out time.Time
+	for _, t := range ts {
+		if t.After(out) {
+			out = t
+		}
+	}
+	return out
+}
+
+// newer gives the first figure that is not stale, else the newest known one:
+// the fixed ranking of sources.
+func newer(now time.Time, figs ...metrics.Figure) metrics.Figure {
+	var best metrics.Figure
+	for _, f := range figs {
+		if !f.Known {
+			continue
+		}
+		if !f.Stale(now) {
+			return f
+		}
+		if !best.Known || f.At.After(best.At) {
+			best = f
+		}
+	}
+	return best
+}
+
+func fixedNum(n sglang.Num, at time.Time) metrics.Figure {
+	if !n.Known || math.IsNaN(n.V) {
+		return metrics.Figure{}
+	}
+	return metrics.Fixed(n.V, at, sourceLog)
+}
+
+// snapshotServer puts together all that is known of one server.
+func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.Server {
+	out := s.s
+	sec := b.sectionOf(s)
+	out.Tree = slices.Clone(out.Tree)
+	out.State, out.Since = b.judge(s, sec)
+	out.Version = s.version
+	out.ExitCode = s.exitCode
+	if l := b.logs[s.log]; l != nil {
+		out.Log = l.ref(b, s.s.Log.Note)
+	} else if s.log != "" {
+		out.Log.Path = s.log
+	}
+	if out.Model == "" {
+		out.Model = s.info.model
+	}
+	loads := func(v float64) metrics.Figure {
+		if !s.loads.known {
+			return metrics.Figure{}
+		}
+		return metrics.Known(v, s.loads.at, loadsEvery, sourceLoads)
+	}
+	now := b.now
+	l, p := &s.loads, &s.prom.view
+	if sec != nil {
+		b.fillFromLog(&out, sec)
+	} else {
+		out.Phase = b.phase(s, nil)
+	}
+	if sec != nil {
+		out.Phase = b.phase(s, sec)
+		out.Running = newer(now, sec.running, s.prom.fig(p.Running), loads(l.running))
+		out.Queued = newer(now, sec.queued, s.prom.fig(p.Queued), loads(l.queued))
+		out.KVUsage = newer(now, sec.usage, s.prom.fig(p.KVUsage), loads(l.usage))
+		out.KVTokens = newer(now, sec.tokens, s.prom.fig(p.UsedTokens), loads(l.tokens))
+	} else {
+		out.Running = newer(now, s.prom.fig(p.Running), loads(l.running))
+		out.Queued = newer(now, s.prom.fig(p.Queued), loads(l.queued))
+		out.KVUsage = newer(now, s.prom.fig(p.KVUsage), loads(l.usage))
+		out.KVTokens = newer(now, s.prom.fig(p.UsedTokens), loads(l.tokens))
+	}
+	out.Capacity = out.Capacity.Or(s.info.capacity).Or(loads(l.capacity)).Or(s.prom.fig(p.Capacity))
+	out.MaxRunning = out.MaxRunning.Or(s.info.maxRunning)
+	out.ContextLen = out.ContextLen.Or(s.info.context).Or(s.prom.fig(p.ContextLen))
+	out.AcceptLen = out.AcceptLen.Or(s.prom.fig(p.AcceptLen))
+	out.CacheHit = s.prom.fig(p.CacheHit)
+	out.Aborted = s.prom.fig(p.Aborted)
+	if out.KVDtype == "" {
+		out.KVDtype = s.info.kvDtype
+	}
+	out.HiCache.LoadBack = s.prom.fig(p.LoadedBack)
+	b.fillRates(&out, s, sec)
+	if out.Running.Known && out.Queued.Known {
+		older := out.Running
+		if out.Queued.At.Before(older.At) {
+			older = out.Queued
+		}
+		out.InFlight = metrics.Known(out.Running.V+out.Queued.V, older.At, max(out.Running.Every, out.Queued.Every), out.Running.Source)
+	}
+	if ep := s.http["/health"]; ep != nil && ep.status > 0 {
+		out.Health = metrics.Known(float64(ep.status), ep.at, 0, "/health")
+	}
+	if out.State == metrics.ServerDown {
+		b.fillEnd(&out, s, sec)
+	} else {
+		out.Causes = b.liveCauses(sec)
+	}
+	for i := range starts {
+		if starts[i].ID == b.startID(s, sec) {
+			out.StartNo = starts[i].No
+		}
+	}
+	return out
+}
+
+// fillRates gives tok/s by its ranking: decode lines of the log, counters of
+// /metrics, the engine's gauge in /v1/loads, which is only kept with metrics on.
+func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
+	var fromLog, gauge metrics.Figure
+	if sec != nil {
+		fromLog = sec.gen
+		out.LastBatch = sec.lastBatch
+		out.LastToken = latest(sec.lastDecode, sec.answered)
+	}
+	out.LastToken = latest(out.LastToken, s.prom.moved)
+	if s.loads.known && s.s.MetricsOn != nil && *s.s.MetricsOn {
+		gauge = metrics.Known(s.loads.gen, s.loads.at, loadsEvery, sourceLoads)
+	}
+	out.Gen.Now = newer(b.now, fromLog, s.prom.gen, gauge)
+	out.InputTPS = newer(b.now, out.InputTPS, s.prom.fig(s.prom.view.InputGauge))
+	if out.State == metrics.ServerIdle && s.loads.known && s.loads.at.After(out.Gen.Now.At) {
+		out.Gen.Now = metrics.Known(0, s.loads.at, loadsEvery, sourceLoads)
+	}
+	// Requests finished since the start: the counter, else the answers in the log.
+	switch v := s.prom.view.Requests; {
+	case v.OK:
+		out.Finished, out.FinishedWith = s.prom.fig(v), "/metrics"
+	case sec != nil && !sec.broken && sec.posts > 0 || sec != nil && !sec.broken && !sec.ready.IsZero():
+		out.Finished, out.FinishedWith = metrics.Known(float64(sec.posts), b.logs[s.log].at, 0, sourceLog), "POST 200 lines of the log"
+	}
+}
+
+func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
+	at := latest(sec.at, sec.ready)
+	if v := sec.flags["model_path"]; v != "" {
+		out.Model = shortModel(v)
+	}
+	if v := sec.flags["served_model_name"]; v != "" && v != "None" && v != sec.flags["model_path"] {
+		out.Model = v
+	}
+	for name, to := range map[string]*int{"tp_size": &out.TP, "dp_size": &out.DP, "pp_size": &out.PP} {
+		if v, ok := sec.flagNum(name); ok && v >= 1 {
+			*to = int(v)
+		}
+	}
+	out.Capacity = fixedNum(sec.capacity, at)
+	out.Headroom = fixedNum(sec.headroom, at)
+	out.MaxRunning = fixedNum(sec.maxRunning, at)
+	out.ContextLen = fixedNum(sec.context, at)
+	out.KVDtype = sec.kvDtype
+	if sec.kvGB.Known && sec.capacity.Known && sec.capacity.V > 0 {
+		out.BytesPerTok = metrics.Fixed(math.Round(sec.kvGB.V*(1<<30)/sec.capacity.V), at, sourceLog)
+	}
+	h := &out.HiCache
+	h.On = sec.flags["enable_hierarchical_cache"] == "True" || flagSet(out.Argv, "enable-hierarchical-cache") || sec.hicache.Known && sec.hicache.V != 0
+	if v, ok := sec.flagNum("hicache_size"); ok {
+		h.SizeGB = v
+	} else {
+		h.SizeGB = float64(flagInt(out.Argv, "hicache-size"))
+	}
+	if sec.hostGB.Known {
+		h.HostGB = metrics.Fixed(sec.hostGB.V*float64(max(out.TP, 1)), at, sourceLog)
+	}
+	out.Graph, out.AcceptLen, out.InputTPS = sec.graph, sec.accept, sec.input
+	out.PerRequest = sec.perReq
+	if out.State != metrics.ServerDown || sec.retracted > 0 {
+		out.Retracted = metrics.Known(sec.retractRate(b.present()), latest(sec.last, b.present()), 0, sourceLog)
+	}
+	lv := &sec.level
+	out.Step = lv.stepFit()
+	g := &out.Gen
+	g.Ramp = !lv.settled && len(lv.pts) > 0
+	if lv.peak.tps > 0 {
+		p := lv.peak
+		g.Peak, g.PeakAt = metrics.Fixed(p.tps, p.t, sourceLog), p.t
+		g.PeakRunning = metrics.Fixed(p.running, p.t, sourceLog)
+		if !math.IsNaN(p.perReq) {
+			g.PeakPerRequest = metrics.Fixed(p.perReq, p.t, sourceLog)
+		}
+	}
+	if lv.settled {
+		g.Since = lv.since
+		g.Settled = metrics.Fixed(lv.median, lv.judged, sourceLog)
+		g.Spread = metrics.Fixed(lv.spread, lv.judged, sourceLog)
+	}
+	switch {
+	case lv.settled && out.Capacity.Known && lv.perReq > 0:
+		fit := out.Capacity.V / lv.perReq
+		if out.MaxRunning.Known {
+			fit = min(fit, out.MaxRunning.V)
+		}
+		out.RequestsFit = metrics.Fixed(fit, lv.judged, sourceLog)
+	case g.Ramp:
+		out.FitTooEarly = true
+	}
+}
+
+// phase tells where a start is, and how long starts took before.
+func (b *Board) phase(s *serverState, sec *section) metrics.Phase {
+	p := metrics.Phase{Name: "importing", Since: s.s.Started, LastSign: s.s.Started}
+	if sec != nil {
+		p.Took = slices.Clone(sec.phases.took)
+		if d := sec.at.Sub(s.s.Started); s.s.PID != 0 && d > 0 && sec.phases.name != "" {
+			p.Took = append([]metrics.PhaseTook{{Name: "importing", Took: d}}, p.Took...)
+		}
+		if sec.phases.name != "" {
+			p.Name, p.Since, p.Done, p.Total = sec.phases.name, sec.phases.since, sec.phases.done, sec.phases.total
+		}
+		p.LastSign = latest(sec.phases.sign, sec.last)
+		p.Ready = sec.ready
+		if p.Ready.IsZero() && !sec.firstToken.IsZero() {
+			p.Name, p.Since, p.Ready = "ready", sec.firstToken, sec.firstToken
+		}
+	}
+	var took []float64
+	for _, st := range b.imported {
+		if st.ReadyS != nil {
+			took = append(took, *st.ReadyS)
+		}
+	}
+	if l := b.logs[s.log]; l != nil {
+		for _, o := range l.work.sections {
+			if o != sec && !o.ready.IsZero() && !o.broken {
+				took = append(took, o.ready.Sub(o.at).Seconds())
+			}
+		}
+	}
+	if len(took) > 0 {
+		p.Expected = time.Duration(median(took) * float64(time.Second))
+	}
+	return p
+}
+
+// liveCauses are remarks of a living server that explain its silence.
+func (b *Board) liveCauses(sec *section) []metrics.CauseFact {
+	if sec == nil {
+		return nil
+	}
+	out := sec.causes()
+	if !sec.jit.IsZero() && sec.jit.After(sec.lastBatch) && b.present().Sub(sec.jit) < 20*time.Minute {
+		out = append(out, metrics.CauseFact{Class: metrics.CauseJITCompiling, Detail: "kernels are being compiled", At: sec.jit})
+	}
+	return out
+}
+
+// fillEnd tells when and why a server ended.
+func (b *Board) fillEnd(out *metrics.Server, s *serverState, sec *section) {
+	out.Ended = s.endedAt
+	if sec != nil {
+		out.Causes = sec.causes()
+		// The log's end is nearer to the truth than the scan that missed the process.
+		if sec.last.Before(out.Ended) && (sec.ended() || out.Ended.Sub(sec.last) < 2*scanEvery) {
+			out.Ended = sec.last
+		}
+		if !sec.stop.IsZero() && !sec.ended() {
+			detail := "asked to stop"
+			if sec.stopText != "" {
+				detail = sec.stopText + " received"
+			}
+			out.Causes = append([]metrics.CauseFact{{Class: metrics.CauseStopped, Detail: detail, Line: detail, At: sec.stop, Primary: true}}, out.Causes...)
+		}
+	}
+	facts := s.kernel
+	if s.s.PID == 0 {
+		for _, k := range b.kernel {
+			if d := k.at.Sub(out.Ended); d > -10*time.Minute && d < 10*time.Minute && killedByKernel(k.text, nil) {
+				facts = append(facts, metrics.CauseFact{Class: metrics.CauseHostOOMKilled, Detail: k.text, Line: k.text, At: k.at})
+				break
+			}
+		}
+	}
+	primary := slices.ContainsFunc(out.Causes, func(c metrics.CauseFact) bool { return c.Primary })
+	for _, k := range facts {
+		k.Primary = !primary
+		primary = true
+		out.Causes = append(out.Causes, k)
+	}
+	if s.endNote != "" && !primary {
+		out.Causes = append(out.Causes, metrics.CauseFact{Class: metrics.CauseKilledUnknown, Detail: s.endNote, Line: s.endNote, At: s.endedAt, Primary: true})
+	}
+}
+
+func compareServers(a, b metrics.Server) int {
+	rank := func(s *metrics.Server) int {
+		switch s.State {
+		case metrics.ServerServing, metrics.ServerHung, metrics.ServerDraining:
+			return 0
+		case metrics.ServerIdle:
+			return 1
+		case metrics.ServerStarting, metrics.ServerUnknown:
+			return 2
+		}
+		return 3
+	}
+	return cmp.Or(cmp.Compare(rank(&a), rank(&b)), b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
+}

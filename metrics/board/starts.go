@@ -1,0 +1,218 @@
+package board
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+const (
+	// sameStart is how far two reports of one start may lie apart.
+	sameStart  = 10 * time.Minute
+	startsKeep = 200
+)
+
+func (b *Board) importStarts(list []metrics.Start) {
+	for _, s := range list {
+		s.Label, s.Note, s.CauseTxt = metrics.Clean(s.Label, 120), metrics.Clean(s.Note, 400), metrics.Clean(s.CauseTxt, 400)
+		i := slices.IndexFunc(b.imported, func(o metrics.Start) bool { return o.ID == s.ID && s.ID != "" })
+		if i >= 0 {
+			b.imported = slices.Clone(b.imported)
+			b.imported[i] = s
+			continue
+		}
+		b.imported = append(slices.Clip(b.imported), s)
+	}
+	slices.SortStableFunc(b.imported, func(a, c metrics.Start) int { return a.At.Compare(c.At) })
+}
+
+func (b *Board) startID(s *serverState, sec *section) string {
+	if s.s.PID != 0 {
+		return b.session.BootID + ":" + s.s.ID
+	}
+	if sec != nil {
+		return sectionID(s.log, sec)
+	}
+	return s.s.ID
+}
+
+func sectionID(path string, sec *section) string {
+	if sec.id != "" {
+		return sec.id
+	}
+	return path + "@" + strconv.FormatInt(sec.at.Unix(), 10)
+}
+
+// startList merges the starts that were told with those that the logs show,
+// oldest first, numbered in that order.
+func (b *Board) startList(servers []*serverState) []metrics.Start {
+	out := slices.Clone(b.imported)
+	owner := map[*section]*serverState{}
+	for _, s := range servers {
+		if sec := b.sectionOf(s); sec != nil {
+			owner[sec] = s
+		} else if s.s.PID != 0 {
+			out = b.mergeStart(out, b.bareStart(s))
+		}
+	}
+	for _, path := range sortedLogs(b.logs) {
+		l := b.logs[path]
+		if !l.work.engine {
+			continue
+		}
+		for i, sec := range l.work.sections {
+			if sec.broken && i < len(l.work.sections)-1 && sec.flags == nil && sec.level.peak.tps == 0 {
+				continue // a shred of a start of which nothing is known
+			}
+			out = b.mergeStart(out, b.sectionStart(l, i, owner[sec]))
+		}
+	}
+	slices.SortStableFunc(out, func(a, c metrics.Start) int { return a.At.Compare(c.At) })
+	if over := len(out) - startsKeep; over > 0 {
+		out = slices.Delete(out, 0, over)
+	}
+	no := 0
+	for i := range out {
+		if out[i].No <= no {
+			out[i].No = no + 1
+		}
+		no = out[i].No
+	}
+	return out
+}
+
+// mergeStart adds what the log shows to a start that was told, or appends it.
+func (b *Board) mergeStart(list []metrics.Start, s metrics.Start) []metrics.Start {
+	for i := range list {
+		o := &list[i]
+		d := o.At.Sub(s.At)
+		if o.ID != s.ID && (d < -sameStart || d > sameStart || o.At.IsZero()) {
+			continue
+		}
+		s.No, s.Note, s.GuardBroken, s.Override = o.No, o.Note, o.GuardBroken, o.Override
+		if o.Label != "" {
+			s.Label = o.Label
+		}
+		if len(s.Argv) == 0 {
+			s.Argv = o.Argv
+		}
+		for _, p := range []struct{ to, from **float64 }{
+			{&s.ReadyS, &o.ReadyS}, {&s.Capacity, &o.Capacity}, {&s.HeadroomGB, &o.HeadroomGB}, {&s.Peak, &o.Peak},
+			{&s.Settled, &o.Settled}, {&s.Spread, &o.Spread}, {&s.Running, &o.Running}, {&s.Queued, &o.Queued},
+			{&s.KVUsage, &o.KVUsage}, {&s.PerRequest, &o.PerRequest}, {&s.RowsPerMin, &o.RowsPerMin}, {&s.LowestFree, &o.LowestFree},
+			{&s.DurationS, &o.DurationS},
+		} {
+			if *p.to == nil {
+				*p.to = *p.from
+			}
+		}
+		if s.Outcome == "unknown" && o.Outcome != "" {
+			s.Outcome, s.Cause, s.CauseTxt = o.Outcome, o.Cause, o.CauseTxt
+		}
+		list[i] = s
+		return list
+	}
+	return append(list, s)
+}
+
+func (b *Board) bareStart(s *serverState) metrics.Start {
+	out := metrics.Start{
+		ID: b.startID(s, nil), Node: b.session.Node, Engine: s.s.Engine, Version: s.version, Model: s.s.Model,
+		At: s.s.Started, Argv: s.s.Argv, Label: startLabel(s.s.Argv, nil), Outcome: "running",
+	}
+	if !s.alive() {
+		out.Outcome = "unknown"
+	}
+	return out
+}
+
+// sectionStart is one start as its log tells it.
+func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
+	sec := l.work.sections[i]
+	out := metrics.Start{
+		ID: sectionID(l.path, sec), Node: b.session.Node, Engine: "sglang", At: sec.at, Imported: s == nil,
+		Model: shortModel(sec.flags["model_path"]), Phases: slices.Clone(sec.phases.took),
+	}
+	if s != nil {
+		out.ID, out.Version, out.Argv = b.startID(s, sec), s.version, s.s.Argv
+		if s.s.PID != 0 {
+			out.At = s.s.Started
+		}
+	}
+	out.Label = startLabel(out.Argv, sec.flags)
+	set := func(to **float64, v float64, known bool) {
+		if known && !math.IsNaN(v) {
+			*to = &v
+		}
+	}
+	set(&out.ReadyS, sec.ready.Sub(out.At).Seconds(), !sec.ready.IsZero() && !sec.broken)
+	set(&out.Capacity, sec.capacity.V, sec.capacity.Known)
+	set(&out.HeadroomGB, sec.headroom.V, sec.headroom.Known)
+	lv := &sec.level
+	set(&out.Peak, lv.peak.tps, lv.peak.tps > 0)
+	set(&out.Settled, lv.median, lv.settled)
+	set(&out.Spread, lv.spread, lv.settled)
+	set(&out.PerRequest, lv.perReq, lv.settled)
+	set(&out.Running, lv.running, lv.settled)
+	if lv.settled {
+		set(&out.Queued, sec.queued.V, sec.queued.Known)
+		set(&out.KVUsage, sec.usage.V, sec.usage.Known)
+	}
+	last := i == len(l.work.sections)-1
+	switch {
+	case sec.ended() && sec.ready.IsZero() && sec.lastDecode.IsZero():
+		out.Outcome = "failed"
+	case sec.ended():
+		out.Outcome = "crashed"
+	case !sec.stop.IsZero():
+		out.Outcome = "stopped"
+	case last && s != nil && s.endedAt.IsZero():
+		out.Outcome = "running"
+	default:
+		out.Outcome = "unknown"
+	}
+	if p := sec.primary(); p >= 0 {
+		out.Cause, out.CauseTxt = sec.faults[p].fact.Class, sec.faults[p].fact.Detail
+		if !sec.ready.IsZero() {
+			out.AfterS = sec.faults[p].fact.At.Sub(sec.ready).Seconds()
+		}
+	}
+	set(&out.DurationS, sec.last.Sub(out.At).Seconds(), out.Outcome != "running")
+	return out
+}
+
+// startLabel names a start by the flags that operators turn: memory fraction,
+// KV type, host cache.
+func startLabel(argv []string, flags map[string]string) string {
+	get := func(py string, names ...string) string {
+		if v, ok := flagValue(argv, names...); ok {
+			return v
+		}
+		if v := flags[py]; v != "None" {
+			return v
+		}
+		return ""
+	}
+	var parts []string
+	if v := get("mem_fraction_static", "mem-fraction-static", "gpu-memory-utilization"); v != "" {
+		if f, err := strconv.ParseFloat(v, 64); err == nil {
+			v = fmt.Sprintf("%.2f", f)
+		}
+		parts = append(parts, v)
+	}
+	switch v := get("kv_cache_dtype", "kv-cache-dtype"); {
+	case strings.HasPrefix(v, "fp8"):
+		parts = append(parts, v)
+	case len(argv) > 0 || flags != nil:
+		parts = append(parts, "bf16")
+	}
+	if flagSet(argv, "enable-hierarchical-cache") || flags["enable_hierarchical_cache"] == "True" {
+		parts = append(parts, "hicache")
+	}
+	return metrics.Clean(strings.Join(parts, " "), 120)
+}

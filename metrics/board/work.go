@@ -1,0 +1,419 @@
+package board
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/sglang"
+)
+
+const sourceLog = "log"
+
+// work is everything that an engine's log tells: its starts and the series over
+// all of them.
+type work struct {
+	path     string
+	parser   sglang.Parser
+	numbered bool // line numbers are those of the file
+	sections []*section
+	engine   bool // the log is an engine's
+
+	gen, in, running, queued, usage, perReq, accept metrics.Series
+
+	// Set for the duration of one line.
+	board *Board
+	log   *logState
+	read  time.Time
+	emit  func(*sglang.Event)
+}
+
+func newWork(path string) *work {
+	w := &work{path: path}
+	w.emit = w.event
+	return w
+}
+
+// cut tells that bytes are missing before the next line.
+func (w *work) cut() {
+	w.parser.Reset()
+	if s := w.section(); s != nil {
+		s.broken = true
+		for _, l := range s.lanes {
+			l.at = time.Time{}
+		}
+	}
+}
+
+// section is the newest start, nil before the first line of one.
+func (w *work) section() *section {
+	if len(w.sections) == 0 {
+		return nil
+	}
+	return w.sections[len(w.sections)-1]
+}
+
+// stamp places a log stamp on the local clock.
+func (w *work) stamp(s sglang.Stamp) (time.Time, bool) {
+	if !s.Known {
+		return time.Time{}, false
+	}
+	if s.Year {
+		return w.board.local(time.Unix(s.Sec-int64(w.log.zone), int64(s.Nano)).UTC()), true
+	}
+	t, ok := s.Time(w.read.Add(w.board.offset), time.FixedZone("", w.log.zone))
+	return w.board.local(t.UTC()), ok
+}
+
+// begin opens a section. The one before is over.
+func (w *work) begin(t time.Time, id string) *section {
+	s := &section{at: t, id: id, last: t, lanes: map[int16]*lane{}}
+	w.sections = append(w.sections, s)
+	if over := len(w.sections) - sectionsKeep; over > 0 {
+		w.sections = slices.Clone(w.sections[over:])
+	}
+	return s
+}
+
+// event takes one event of the log.
+func (w *work) event(e *sglang.Event) {
+	t, ok := w.stamp(e.At)
+	s := w.section()
+	if !ok {
+		t = w.read
+		if last, ok := w.stamp(w.parser.LastRecord()); ok {
+			t = last
+		} else if s != nil && w.log.head.Backfill != 0 {
+			t = s.last
+		}
+	}
+	if t.After(w.read.Add(time.Minute)) {
+		t = w.read
+	}
+	switch {
+	case e.Kind == sglang.KindSeparator:
+		w.begin(t, e.Separator)
+		return
+	case e.Kind == sglang.KindStartup && e.Startup.Step == sglang.StepArgs:
+		// A restarter's separator came just before the arguments of the same start.
+		if s == nil || s.id == "" || s.flags != nil || len(s.phases.took) > 0 {
+			s = w.begin(t, "")
+		}
+	case s == nil:
+		s = w.begin(t, "")
+		s.broken = true // its beginning was not read
+	}
+	if t.After(s.last) {
+		s.last = t
+	}
+	if e.Kind != sglang.KindAccess {
+		w.engine = true
+	}
+	switch e.Kind {
+	case sglang.KindBatch:
+		w.batch(s, e, t)
+	case sglang.KindStartup:
+		w.startup(s, e.Startup, t)
+	case sglang.KindAccess:
+		w.access(s, e.Access, t)
+	case sglang.KindRetraction:
+		n := max(e.Retract.Requests.V, 1)
+		s.retracted += n
+		for range int(min(n, 1000)) {
+			s.retracts = append(s.retracts, t)
+		}
+		if over := len(s.retracts) - 5000; over > 0 {
+			s.retracts = slices.Clone(s.retracts[over:])
+		}
+	case sglang.KindFault:
+		w.fault(s, e, t)
+	case sglang.KindStop:
+		if s.stop.IsZero() {
+			s.stop = t
+			s.stopText = e.Stop.Signal
+		}
+	case sglang.KindHealth:
+		s.health = t
+	}
+}
+
+func (w *work) startup(s *section, u *sglang.Startup, t time.Time) {
+	if u.Step == sglang.StepJIT {
+		s.jit, s.phases.sign = t, t
+		return
+	}
+	if s.ready.IsZero() {
+		if name := phaseOf(u.Step); name != "" {
+			s.phases.enter(name, t)
+		}
+		if u.Total > 0 {
+			s.phases.done, s.phases.total = u.Done, u.Total
+		}
+	}
+	set := func(to *sglang.Num, n sglang.Num) {
+		if n.Known {
+			*to = n
+		}
+	}
+	switch u.Step {
+	case sglang.StepArgs:
+		s.flags = u.Flags
+		s.kvDtype = u.Flags["kv_cache_dtype"]
+	case sglang.StepKVDtype, sglang.StepKVAllocated:
+		if u.Dtype != "" {
+			s.kvDtype = strings.TrimPrefix(u.Dtype, "torch.")
+		}
+		set(&s.capacity, u.Tokens)
+		kv := u.KVGB
+		if !kv.Known && u.KGB.Known && u.VGB.Known {
+			kv = sglang.Num{V: u.KGB.V + u.VGB.V, Known: true}
+		}
+		if u.Label == "" {
+			set(&s.kvGB, kv)
+		}
+	case sglang.StepSummary:
+		set(&s.capacity, u.Tokens)
+		set(&s.headroom, u.AvailGB)
+		set(&s.maxRunning, u.MaxRunning)
+		set(&s.context, u.ContextLen)
+	case sglang.StepHostCache:
+		set(&s.hostGB, u.HostGB)
+		s.hicache = sglang.Num{V: 1, Known: true}
+	case sglang.StepTreeCache:
+		set(&s.hicache, u.HiCache)
+	case sglang.StepListening:
+		s.port, s.addr = u.Port, u.Addr
+	case sglang.StepReady:
+		s.ready = t
+		w.board.event(metrics.Event{At: t, Kind: "ready", Text: fmt.Sprintf("server ready after %s", metrics.Age(t.Sub(s.at))), Ref: w.path})
+	}
+}
+
+// generating tells the paths whose answers are finished requests.
+func generating(p string) bool {
+	switch p {
+	case "/generate", "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages":
+		return true
+	}
+	return false
+}
+
+func (w *work) access(s *section, a *sglang.Access, t time.Time) {
+	if a.Method != "POST" || a.Status != 200 || !generating(a.Path) {
+		return
+	}
+	if s.ready.IsZero() && s.lastDecode.IsZero() {
+		return // the server's own warm-up
+	}
+	s.posts++
+	s.sinceBatch++
+	s.answered = t
+	if n := len(s.finishes); n > 0 && t.Unix() < s.finishes[n-1] {
+		t = time.Unix(s.finishes[n-1], 0)
+	}
+	s.finishes = append(s.finishes, t.Unix())
+	if over := len(s.finishes) - finishKeep; over > 0 {
+		s.finishes = append(s.finishes[:0], s.finishes[over:]...)
+	}
+}
+
+func (w *work) fault(s *section, e *sglang.Event, t time.Time) {
+	fact := metrics.CauseFact{Class: e.Fault.Class, Detail: e.Fault.Detail, At: t, Phase: e.Fault.Phase, Line: e.Fault.Detail}
+	if e.Rank.Known() {
+		fact.Rank = e.Rank.String()
+	}
+	if w.numbered {
+		fact.LineNo = e.Line
+		if line := w.log.lineAt(e.Line); line != "" {
+			fact.Line = line
+		}
+	}
+	for _, f := range s.faults {
+		if f.fact.Class == fact.Class && f.weight == e.Fault.Weight && f.fact.Rank == fact.Rank {
+			return
+		}
+	}
+	if len(s.faults) >= 40 {
+		return
+	}
+	s.faults = append(s.faults, fault{fact, e.Fault.Weight})
+	if i := s.primary(); i == len(s.faults)-1 && (e.Fault.Weight == sglang.Fatal || e.Fault.Weight == sglang.Vague) {
+		w.board.event(metrics.Event{At: t, Kind: "crash", Text: metrics.Cut(string(fact.Class)+": "+fact.Detail, 160), Ref: w.path})
+	}
+}
+
+// lineAt finds a line of the tail by its number.
+func (l *logState) lineAt(no int64) string {
+	i := int64(len(l.lines)) - 1 - (l.lineNo - 1 - no)
+	if l.lineNo == 0 || i < 0 || i >= int64(len(l.lines)) {
+		return ""
+	}
+	return l.lines[i].Text
+}
+
+func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
+	if e.Rank.TP > 0 || e.Rank.PP > 0 || e.Rank.CP > 0 {
+		return // a copy: the first rank of each DP rank speaks for all
+	}
+	bt := e.Batch
+	if bt.Probe {
+		return
+	}
+	s.lastBatch = t
+	if s.ready.IsZero() {
+		s.phases.sign = t
+	}
+	fig := func(n sglang.Num) metrics.Figure {
+		if !n.Known {
+			return metrics.Figure{}
+		}
+		return metrics.Known(n.V, t, slowGap, sourceLog)
+	}
+	if !bt.Decode {
+		s.prefills++
+		if bt.InputTPS.Known {
+			s.input = fig(bt.InputTPS)
+			w.in.Add(t, bt.InputTPS.V)
+		}
+		s.queued = fig(bt.Queued).Or(s.queued)
+		return
+	}
+	w.decode(s, e, t)
+	if bt.Graph.Known {
+		on := bt.Graph.V != 0
+		s.graph = &on
+	}
+	if bt.AcceptLen.Known {
+		s.accept = fig(bt.AcceptLen)
+		w.accept.Add(t, bt.AcceptLen.V)
+	}
+}
+
+// decode takes a decode line into its DP rank's lane and sums the lanes.
+func (w *work) decode(s *section, e *sglang.Event, t time.Time) {
+	bt := e.Batch
+	l := s.lanes[e.Rank.DP]
+	if l == nil {
+		l = &lane{}
+		s.lanes[e.Rank.DP] = l
+	}
+	gap := t.Sub(l.at)
+	fresh := !l.at.IsZero() && gap >= 0
+	slow := l.interval()
+	valid := fresh && gap <= max(slowGap, 4*slow) && bt.GenTPS.Known
+	if fresh && gap < idleGap {
+		l.gaps = append(l.gaps, gap.Seconds())
+		if len(l.gaps) > intervals {
+			l.gaps = append(l.gaps[:0], l.gaps[1:]...)
+		}
+	}
+	l.at, l.known = t, true
+	l.running, l.queued = bt.Running.V, bt.Queued.V
+	l.tokens, l.usage, l.tps = math.NaN(), math.NaN(), math.NaN()
+	if n := bt.LiveTokens(); n.Known {
+		l.tokens = n.V
+	}
+	if n, _ := bt.Binding(); n.Known {
+		l.usage = n.V
+	}
+	if bt.GenTPS.Known {
+		l.tps = bt.GenTPS.V
+	}
+	if s.firstToken.IsZero() {
+		s.firstToken = t
+		w.board.event(metrics.Event{At: t, Kind: "ready", Text: "first tokens", Ref: w.path})
+	}
+	s.lastDecode, s.sinceBatch = t, 0
+	w.sum(s, t, valid, bt)
+}
+
+// interval is the usual time between this lane's decode lines.
+func (l *lane) interval() time.Duration {
+	if len(l.gaps) < 3 {
+		return 0
+	}
+	return time.Duration(median(l.gaps) * float64(time.Second))
+}
+
+// sum adds up the DP ranks that spoke lately: throughput, running and queued
+// are sums, usage is that of the fullest.
+func (w *work) sum(s *section, t time.Time, valid bool, bt *sglang.Batch) {
+	var running, queued, tokens, tps float64
+	usage := math.NaN()
+	every := slowGap
+	for _, k := range sortedKeys(s.lanes) {
+		l := s.lanes[k]
+		if !l.known || t.Sub(l.at) > max(time.Minute, 4*l.interval()) {
+			continue
+		}
+		running, queued = running+l.running, queued+l.queued
+		tokens += l.tokens
+		tps += l.tps
+		every = max(every, l.interval())
+		if !(l.usage <= usage) && !math.IsNaN(l.usage) {
+			usage = l.usage
+		}
+	}
+	fig := func(v float64, known bool) metrics.Figure {
+		if !known || math.IsNaN(v) {
+			return metrics.Figure{}
+		}
+		return metrics.Known(v, t, every, sourceLog)
+	}
+	put := func(to *metrics.Figure, series *metrics.Series, v float64, known bool) {
+		f := fig(v, known)
+		if f.Known {
+			*to = f
+			series.Add(t, v)
+		}
+	}
+	put(&s.running, &w.running, running, bt.Running.Known)
+	put(&s.queued, &w.queued, queued, bt.Queued.Known)
+	put(&s.usage, &w.usage, usage, true)
+	s.tokens = fig(tokens, true)
+	perReq := math.NaN()
+	if running > 0 && bt.Running.Known {
+		perReq = tokens / running
+	}
+	put(&s.perReq, &w.perReq, perReq, true)
+	if !valid || math.IsNaN(tps) {
+		return
+	}
+	put(&s.gen, &w.gen, tps, true)
+	if !bt.Running.Known {
+		return
+	}
+	was := s.level.settled
+	s.level.add(point{t: t, running: running, perReq: perReq, tps: tps})
+	if s.level.settled && !was {
+		w.board.event(metrics.Event{At: s.level.since, Kind: "settled", Text: fmt.Sprintf("settled at %s tok/s", metrics.Count(s.level.median)), Ref: w.path})
+	}
+}
+
+// retractRate is retractions a minute over the ten minutes before now.
+func (s *section) retractRate(now time.Time) float64 {
+	n := 0
+	for i := len(s.retracts) - 1; i >= 0 && now.Sub(s.retracts[i]) <= rateSpan; i-- {
+		n++
+	}
+	return float64(n) / rateSpan.Minutes()
+}
+
+// flagNum reads a number among the effective server arguments.
+func (s *section) flagNum(name string) (float64, bool) {
+	v, err := strconv.ParseFloat(s.flags[name], 64)
+	return v, err == nil
+}
+
+func sortedKeys(m map[int16]*lane) []int16 {
+	out := make([]int16, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
