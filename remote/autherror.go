@@ -28,7 +28,7 @@ func newAuthError(user, host string, tried []Attempt, offered []string, err erro
 	}
 	publickey := len(offered) == 0 || slices.Contains(offered, "publickey")
 	switch {
-	case strings.Contains(said, "Too many authentication failures"):
+	case strings.Contains(strings.ToLower(said), "too many authentication failures"):
 		e.Advice = append(e.Advice, fmt.Sprintf("the server gave up after %d keys: name the right one with --identity, or set IdentityFile and IdentitiesOnly yes for this host", keys))
 	case locked != "":
 		e.Advice = append(e.Advice, "unlock the key: ssh-add "+locked)

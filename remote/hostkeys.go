@@ -17,8 +17,8 @@ import (
 )
 
 // hostKeys checks the key of one host against the known_hosts files, as
-// OpenSSH does: entries for the port first, then those for the bare name (and
-// so for wildcards), which can accept a key but never refuse one.
+// OpenSSH does: entries for the port first; where there are none, those for
+// the bare name (and so for wildcards) can accept a key but never refuse one.
 type hostKeys struct {
 	ctx    context.Context
 	db     *knownhosts.HostKeyDB
@@ -97,9 +97,6 @@ func (h *hostKeys) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 	if err == nil {
 		return nil
 	}
-	if h.bare != h.addr && callback(h.bare, remote, key) == nil {
-		return nil
-	}
 	refusal := &HostKeyError{Host: h.name, Type: key.Type(), Fingerprint: ssh.FingerprintSHA256(key)}
 	var revoked *xknownhosts.RevokedError
 	if errors.As(err, &revoked) {
@@ -115,6 +112,9 @@ func (h *hostKeys) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 	if !errors.As(err, &keyErr) {
 		refusal.Err = err // a certificate that is expired, for another host, or of an unknown authority
 		return h.refuse(refusal)
+	}
+	if h.bare != h.addr && callback(h.bare, remote, key) == nil {
+		return nil
 	}
 	return h.unknown(refusal, key)
 }

@@ -1,17 +1,34 @@
 package remote
 
 import (
+	"io"
 	"net"
 	"os"
 	"sync"
 	"testing"
 )
 
+// relayEnv makes this program a ProxyCommand to the address it holds.
+const relayEnv = "RUNVIGIL_TEST_RELAY"
+
 func TestMain(m *testing.M) {
 	if handled, code := AskpassMain(os.Args[1:]); handled {
 		os.Exit(code)
 	}
+	if addr := os.Getenv(relayEnv); addr != "" {
+		relay(addr)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
+}
+
+func relay(addr string) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	go io.Copy(nc, os.Stdin)
+	io.Copy(os.Stdout, nc)
 }
 
 // silentPeer accepts connections and never says a word.

@@ -207,7 +207,10 @@ func (l *sshLog) failure(t Target) error {
 		k.Host, k.Err = host, said
 		return k
 	}
-	if l.find(deniedRE) != "" || l.find(tooManyRE) != "" {
+	if s := l.find(tooManyRE); s != "" {
+		return newAuthError(user, host, l.tried, l.offered, errors.New(s))
+	}
+	if l.find(deniedRE) != "" {
 		return newAuthError(user, host, l.tried, l.offered, said)
 	}
 	addr := Target{Host: host, Port: t.Port}.String()

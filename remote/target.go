@@ -28,6 +28,9 @@ func ParseTarget(s string) (Target, error) {
 	if strings.HasPrefix(s, "-") {
 		return fail("a name must not begin with '-'")
 	}
+	if strings.Contains(s, "://") {
+		return fail("leave out what stands before '://'")
+	}
 	for _, r := range s {
 		if unicode.IsControl(r) || unicode.IsSpace(r) {
 			return fail("a name must not contain spaces or control characters")
