@@ -276,6 +276,21 @@ func (s *Server) Kill(t testing.TB) {
 	s.Stop()
 }
 
+// Freeze stops the server and its connections, as a node that hangs would: the
+// kernel still takes bytes, nobody answers. The test's end thaws them.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	s.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { s.Signal(syscall.SIGCONT) })
+}
+
+// Signal sends sig to the server and everything that it started.
+func (s *Server) Signal(sig syscall.Signal) {
+	for _, pid := range append(descendants(s.PID), s.PID) {
+		syscall.Kill(pid, sig)
+	}
+}
+
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
