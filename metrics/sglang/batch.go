@@ -73,11 +73,18 @@ func parseBatch(b *Batch, body []byte, decode bool) (whole bool) {
 		if comma := bytes.LastIndex(key, []byte(", ")); comma >= 0 {
 			key = key[comma+2:]
 		}
+		for at := elisionAt(key); at >= 0; at = elisionAt(key) {
+			key = bytes.TrimLeft(key[at+3:], " ")
+		}
 		if i >= len(body) {
 			cut = true
 			break
 		}
 		v, next := parseValue(body, i)
+		if n := elision(body[next:]); n > 0 {
+			i = next + n // the middle of the line is cut out, perhaps of the number too
+			continue
+		}
 		if v.Known {
 			if next < len(body) && body[next] == '%' {
 				next++
@@ -112,6 +119,21 @@ func parseBatch(b *Batch, body []byte, decode bool) (whole bool) {
 		return b.GenTPS.Known
 	}
 	return b.Queued.Known
+}
+
+// elision is the length of the dots that stand for text cut out of a line.
+func elision(b []byte) int {
+	if bytes.HasPrefix(b, []byte("…")) || bytes.HasPrefix(b, []byte("...")) {
+		return 3
+	}
+	return 0
+}
+
+func elisionAt(b []byte) int {
+	if at := bytes.Index(b, []byte("…")); at >= 0 {
+		return at
+	}
+	return bytes.Index(b, []byte("..."))
 }
 
 // parseValue reads a number, or True and False as 1 and 0. An unknown value has

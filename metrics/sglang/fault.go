@@ -61,6 +61,10 @@ var recordSignatures = []signature{
 	{"Fatal Python error: ", "", metrics.CauseNativeCrash, Vague, ""},
 	{"Segmentation fault", "", metrics.CauseNativeCrash, Vague, ""},
 	{"terminate called", "", metrics.CauseNativeCrash, Consequence, ""},
+	{"Aborted", "", metrics.CauseNativeCrash, Vague, ""},
+	{"double free or corruption", "", metrics.CauseNativeCrash, Vague, ""},
+	{"free(): invalid", "", metrics.CauseNativeCrash, Vague, ""},
+	{"!!!!!!! Segfault encountered", "", metrics.CauseNativeCrash, Vague, ""},
 	{"Bus error", "", metrics.CauseShmFull, Vague, ""},
 	{"Error while creating shared memory segment", "", metrics.CauseShmFull, Fatal, ""},
 	{"Killed", "", metrics.CauseKilledUnknown, Consequence, ""},
@@ -75,6 +79,8 @@ var anywhereSignatures = []signature{
 	{"", "HSA_STATUS_ERROR_MEMORY_APERTURE", metrics.CauseIllegalAccess, Fatal, ""},
 	{"", "Memory access fault by GPU", metrics.CauseIllegalAccess, Fatal, ""},
 	{"", "Error while creating shared memory segment", metrics.CauseShmFull, Fatal, ""},
+	{"", "Caught signal 11", metrics.CauseNativeCrash, Vague, ""},
+	{"", "(SIGKILL) received by PID", metrics.CauseKilledUnknown, Consequence, ""},
 	{"", "error: unrecognized arguments", metrics.CauseBadFlag, Fatal, PhaseStartup},
 	{"", "error: argument -", metrics.CauseBadFlag, Fatal, PhaseStartup},
 	{"", "error: the following arguments are required", metrics.CauseBadFlag, Fatal, PhaseStartup},
@@ -108,10 +114,11 @@ var exceptionSignatures = []signature{
 	{"", "GPU is lost", metrics.CauseGPULost, Fatal, ""},
 	{"", "fallen off the bus", metrics.CauseGPULost, Fatal, ""},
 	{"", "shared memory (shm)", metrics.CauseShmFull, Fatal, ""},
-	{"", "/dev/shm", metrics.CauseShmFull, Fatal, ""},
+	{"", "creating shared memory segment", metrics.CauseShmFull, Fatal, ""},
 	{"", "unable to allocate shared memory", metrics.CauseShmFull, Fatal, ""},
 	{"", "No space left on device", metrics.CauseDiskFull, Fatal, ""},
 	{"", "Too many open files", metrics.CauseTooManyFiles, Fatal, ""},
+	{"", "DefaultCPUAllocator", metrics.CauseHostNoMemory, Fatal, ""},
 	{"", "out of memory", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "OutOfMemoryError", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "OUT_OF_RESOURCES", metrics.CauseCUDAOOM, Fatal, ""},
@@ -224,6 +231,9 @@ func (p *Parser) signed(s signature, text []byte, h head) {
 	if s.class == metrics.CauseCaptureOOM && (bytes.Contains(text, []byte("illegal memory access"))) {
 		f.Class = metrics.CauseIllegalAccess
 	}
+	if s.class == metrics.CauseDiskFull && bytes.Contains(text, []byte("shm")) {
+		f.Class = metrics.CauseShmFull
+	}
 	if s.class == metrics.CauseNCCLTimeout {
 		h.rank = ncclRank(text)
 	}
@@ -248,7 +258,7 @@ func ncclRank(b []byte) Rank {
 
 var suspicious = [][]byte{
 	[]byte("rror"), []byte("emory"), []byte("xcept"), []byte("illed"), []byte("NCCL"), []byte("Traceback"), []byte("frame #"),
-	[]byte("terminate"), []byte("Segmentation"), []byte("SIGQUIT"), []byte("sigquit"), []byte("imeout"), []byte("OUT_OF"), []byte("Interrupt"), []byte("xit code"),
+	[]byte("terminate"), []byte("Segmentation"), []byte("SIGQUIT"), []byte("sigquit"), []byte("imeout"), []byte("OUT_OF"), []byte("egfault"), []byte("bort"), []byte("signal"), []byte("SIGKILL"), []byte("free"), []byte("Interrupt"), []byte("xit code"),
 }
 
 // faultText takes a line without a prefix that nothing else took.
@@ -281,7 +291,7 @@ func (p *Parser) faultText(b []byte) {
 			return
 		}
 		p.closeTrace()
-		p.trace = traceback{open: true, head: head{rank: NoRank}, line: p.line}
+		p.trace = traceback{open: true, head: head{rank: p.outerRank}, line: p.line}
 		return
 	}
 	if bytes.HasPrefix(b, []byte("During handling of the above")) || bytes.HasPrefix(b, []byte("The above exception was")) {
@@ -291,12 +301,9 @@ func (p *Parser) faultText(b []byte) {
 	if quotesText(b) {
 		return
 	}
-	h := head{rank: NoRank}
+	h := head{rank: p.outerRank}
 	if exceptionLine(b) {
 		if s, ok := match(exceptionSignatures, b); ok {
-			if s.class == metrics.CauseCUDAOOM && bytes.HasPrefix(b, []byte("Memory")) {
-				return
-			}
 			p.signed(s, b, h)
 			return
 		}

@@ -30,8 +30,15 @@ func (s *State) applyFault(ev *Event) {
 	if f.Class == metrics.CauseCUDAOOM && f.Phase == PhaseCapture {
 		f.Class = metrics.CauseCaptureOOM
 	}
-	if f.Class == metrics.CauseSchedulerException && f.Phase == PhaseStartup {
+	serving := st.Ready || st.midRun || len(s.groups) > 0
+	switch {
+	case f.Class == metrics.CauseSchedulerException && f.Phase == PhaseStartup:
 		f.Class = metrics.CauseStartupFailed
+	case f.Class == metrics.CauseStartupFailed && f.Weight == Vague && serving:
+		return // a request's or a client's exception; the server goes on
+	}
+	if st.Stopping && f.Weight < Consequence {
+		f.Weight = Consequence // what breaks while the server is taken down
 	}
 	if len(st.Faults) >= maxFaults {
 		return

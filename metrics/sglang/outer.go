@@ -49,7 +49,13 @@ func (p *Parser) outerLen(b []byte) int {
 			return end + 1 + spaces(b[end+1:])
 		}
 	case c == '[':
-		// [pod/name/container], but not [stamp] or [rank1]:
+		// "[rank1]: " of torch, but not "[rank1]:[E…" of NCCL, which is read whole.
+		if bytes.HasPrefix(b, []byte("[rank")) {
+			if v, n := parseNum(b, len("[rank")); v.Known && v.V < 1<<14 && bytes.HasPrefix(b[n:], []byte("]: ")) {
+				p.outerRank.Global = int16(v.V)
+				return n + 3
+			}
+		}
 		if bytes.HasPrefix(b, []byte("[pod/")) || bytes.HasPrefix(b, []byte("[container/")) {
 			if end := bytes.IndexByte(b[:min(len(b), 300)], ']'); end > 0 {
 				return end + 1 + spaces(b[end+1:])

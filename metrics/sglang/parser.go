@@ -37,11 +37,12 @@ type Parser struct {
 	heldN    int
 	heldArgs bool
 
-	trace  traceback
-	prompt int  // lines left of a request's text that runs over several lines
-	quote  byte // the quote that ends it
-	native bool // the last line was a native stack frame
-	rayPID int  // pid in the Ray prefix of the current line
+	trace     traceback
+	prompt    int  // lines left of a request's text that runs over several lines
+	quote     byte // the quote that ends it
+	native    bool // the last line was a native stack frame
+	rayPID    int  // pid in the Ray prefix of the current line
+	outerRank Rank // rank in a prefix that is not the log's own
 
 	intern map[string]string
 
@@ -159,7 +160,7 @@ var separatorBytes = []byte(metrics.StartSeparator)
 // piece takes one physical line: strips what collectors and terminals put
 // around it and finds the records in it.
 func (p *Parser) piece(b []byte) {
-	p.outer, p.rayPID = p.around, 0
+	p.outer, p.rayPID, p.outerRank = p.around, 0, NoRank
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, 0) >= 0 {
 		b = []byte(metrics.Clean(string(b), 0))
 	}
@@ -228,13 +229,21 @@ func quotesText(b []byte) bool {
 			return true
 		}
 	}
+	if bytes.IndexByte(b, '\'') < 0 && bytes.IndexByte(b, '"') < 0 {
+		return false // a progress bar over prompts, not a prompt
+	}
+	for _, w := range quotedWords {
+		if bytes.Contains(b, w) {
+			return true
+		}
+	}
 	return false
 }
 
-var quoteWords = [][]byte{
-	[]byte("text="), []byte("'text'"), []byte(`"text"`), []byte("prompt"), []byte("input_ids"), []byte("messages"),
-	[]byte("content"), []byte("Receive:"), []byte("Finish:"),
-}
+var (
+	quoteWords  = [][]byte{[]byte("text="), []byte("'text'"), []byte(`"text"`), []byte("input_ids"), []byte("Receive:"), []byte("Finish:")}
+	quotedWords = [][]byte{[]byte("prompt"), []byte("messages"), []byte("content")}
+)
 
 // request tells a record that logs a request; nothing behind its prefix is ours to read.
 func request(msg []byte) bool {
@@ -448,7 +457,11 @@ func (p *Parser) text(b []byte) {
 		for _, w := range [][]byte{wordDecode, wordPrefill, wordFill} {
 			if at := bytes.Index(b, w); at >= 0 {
 				if body, decode, ok := batchBody(b[at:]); ok {
-					p.batchLine(body, decode, head{rank: NoRank}, b[at:])
+					h := looseHead(b[:at])
+					if h.at.Known {
+						p.last = h
+					}
+					p.batchLine(body, decode, h, b[at:])
 					return
 				}
 			}

@@ -1,6 +1,7 @@
 package sglang
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 )
@@ -183,6 +184,42 @@ func parseHead(b []byte) (h head, n int, ok bool) {
 		i++
 	}
 	return h, i, true
+}
+
+// looseHead reads what it can of a prefix whose brackets are lost or which
+// another logger wrote: the first stamp and the ranks.
+func looseHead(b []byte) head {
+	h := head{rank: NoRank}
+	if len(b) > 160 {
+		b = b[len(b)-160:]
+	}
+	for i := 0; i+8 <= len(b); i++ {
+		if !digit(b[i]) || i > 0 && (digit(b[i-1]) || letter(b[i-1])) {
+			continue
+		}
+		if at, _, ok := parseStamp(b, i); ok {
+			h.at = at
+			break
+		}
+	}
+	for _, part := range bytes.FieldsFunc(b, func(r rune) bool { return r == ' ' || r == '[' || r == ']' || r == '|' }) {
+		if one, _, ok := parseHead(append(append([]byte{'['}, part...), ']')); ok && !one.at.Known && part[0] != 'g' {
+			h.rank.merge(one.rank)
+		}
+	}
+	return h
+}
+
+// merge takes the coordinates that o knows.
+func (r *Rank) merge(o Rank) {
+	for _, c := range []struct {
+		dst *int16
+		v   int16
+	}{{&r.DP, o.DP}, {&r.PP, o.PP}, {&r.CP, o.CP}, {&r.TP, o.TP}, {&r.EP, o.EP}, {&r.Global, o.Global}} {
+		if c.v >= 0 {
+			*c.dst = c.v
+		}
+	}
 }
 
 func parseGPUHead(b []byte) (h head, n int, ok bool) {

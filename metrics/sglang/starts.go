@@ -302,12 +302,15 @@ func (st *Start) enter(ev *Event, phase string) {
 }
 
 // serving notes that requests are worked on. A log that begins in mid-run is
-// ready; the batches of a warm-up are not.
+// ready, and so is a start whose last lines are missing; the batches of a
+// warm-up are not.
 func (st *Start) serving(ev *Event, b *Batch) {
-	if st.Phase == PhaseWarmup {
-		return
-	}
 	if !st.Began {
 		st.midRun = true
+	}
+	if st.Began && !st.Ready && b.Decode && st.Phase != PhaseWarmup {
+		st.Ready, st.ReadyAt = true, ev.At
+		clear(st.ranks)
+		st.enter(ev, PhaseReady)
 	}
 }

@@ -1,8 +1,12 @@
 package sglang
 
 import (
+	"math"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/runvigil/runvigil/metrics"
 )
 
 // State folds events into what a monitor asks of a log: the level over all
@@ -21,6 +25,7 @@ type State struct {
 
 	forward, backward int // neighbours in the order of time, and against it
 	lastOuter         time.Time
+	zone              Num
 }
 
 // group is one scheduler: a DP rank, whatever copies of its lines PP, CP and TP
@@ -78,6 +83,8 @@ func (s *State) Apply(ev *Event) Applied {
 			s.http = map[int]int64{}
 		}
 		s.http[ev.Access.Status]++
+		start := s.current(ev)
+		start.midRun = start.midRun || !start.Began
 	case KindRetraction:
 		start := s.current(ev)
 		a.Repeated = !s.retr.add(ev)
@@ -91,6 +98,12 @@ func (s *State) Apply(ev *Event) Applied {
 		s.applyFault(ev)
 	case KindStop:
 		start := s.current(ev)
+		if !start.Stopping && !ev.Stop.Done {
+			s.applyFault(&Event{
+				Kind: KindFault, Line: ev.Line, At: ev.At, Outer: ev.Outer, Rank: ev.Rank,
+				Fault: &Fault{Class: metrics.CauseStopped, Weight: Vague, Detail: strings.TrimSpace("asked to stop " + ev.Stop.Signal)},
+			})
+		}
 		start.Stopping = true
 		start.Stopped = start.Stopped || ev.Stop.Done
 		if ev.Stop.Remaining.Known {
@@ -130,8 +143,16 @@ func (s *State) order(ev *Event) {
 	}
 	if ev.At.Known {
 		s.newest = ev.At
+		if ev.At.Year && !ev.Outer.IsZero() {
+			// The log's own clock against the collector's, in whole quarters of an hour.
+			d := float64(ev.At.Sec - ev.Outer.Unix())
+			s.zone = num(math.Round(d/900) * 900)
+		}
 	}
 }
+
+// Zone is the log's zone in seconds east of UTC, where a collector's stamps tell it.
+func (s *State) Zone() Num { return s.zone }
 
 // NewestFirst tells whether the log runs against time.
 func (s *State) NewestFirst() bool { return s.backward > s.forward }
@@ -142,9 +163,7 @@ func (s *State) applyBatch(ev *Event) Applied {
 	s.fingerprint(ev)
 	start := s.current(ev)
 	b := ev.Batch
-	if !start.Began || start.Phase == PhaseWarmup {
-		start.serving(ev, b)
-	}
+	start.serving(ev, b)
 	g := s.group(ev.Rank.DP)
 	if g == nil {
 		if len(s.groups) >= maxGroups {

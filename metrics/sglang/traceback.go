@@ -11,6 +11,7 @@ import (
 type traceback struct {
 	open  bool
 	named bool // a scheduler or manager said "hit an exception"
+	ours  bool // a frame lies in the engine's own code
 	head  head
 	line  int64
 	hint  signature // what the frames tell if the last line never comes
@@ -54,8 +55,9 @@ func (p *Parser) traceLine(b []byte) bool {
 	}
 	if b[0] == ' ' || b[0] == '\t' {
 		if bytes.HasPrefix(bytes.TrimLeft(b, " \t"), []byte("File ")) {
+			t.ours = t.ours || bytes.Contains(b, []byte("sglang/srt"))
 			for _, f := range frameHints {
-				if bytes.HasSuffix(b, []byte(f.name)) || bytes.Contains(b, []byte(f.name)) {
+				if bytes.Contains(b, []byte(f.name)) {
 					phase := t.hint.phase
 					if t.hint.class == "" || f.sig.class != metrics.CauseSchedulerException {
 						t.hint = f.sig
@@ -81,10 +83,12 @@ func (p *Parser) traceLine(b []byte) bool {
 		if t.hint.class != "" {
 			s.class = t.hint.class
 		}
-		if !t.named && !ok && t.hint.class == "" {
-			// A traceback of somebody else's code in the same log.
+		if !t.named {
 			s.weight = Vague
-			s.class = metrics.CauseStartupFailed
+			if !t.ours {
+				// Somebody else's code in the same log; before the server is ready it may be the end.
+				s.class, s.phase = metrics.CauseStartupFailed, PhaseStartup
+			}
 		}
 	}
 	if s.phase == "" {
