@@ -105,7 +105,7 @@ func (s *serverProcess) spawn(m message) {
 
 func (s *serverProcess) listen(port int) {
 	if s.http != nil {
-		s.http.Close()
+		_ = s.http.Close()
 		s.http = nil
 	}
 	if port == 0 {

@@ -163,7 +163,7 @@ func (se *session) startOnPipes(argv []string, attr *syscall.ProcAttr) bool {
 	var ours [3]*os.File
 	defer func() {
 		for _, f := range attr.Files {
-			syscall.Close(int(f))
+			_ = syscall.Close(int(f))
 		}
 	}()
 	for i := range ours {

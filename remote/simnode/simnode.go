@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/runvigil/runvigil/metrics"
 )
 
 // ErrUnsupported says that this system cannot run the processes of a node;
@@ -62,6 +64,10 @@ type Node struct {
 	// client are to be found.
 	ServerLog, ClientLog string
 	ServerPort           int
+	// Config has the targets, places and guards of the story's operator, and
+	// History the starts before the scenario's. They replace the user's own.
+	Config  metrics.Config
+	History []metrics.Start
 	// Started is when the node came up. ServerStarted and ClientStarted are
 	// when the scenario's processes began in its own history, zero where it
 	// has none: /proc knows only Started.

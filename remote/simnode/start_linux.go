@@ -60,6 +60,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	n.Addr, n.ServerPort = r.Addr, r.Port
 	n.Home, n.Data, n.State = p.home(), r.Data, p.state()
 	n.ServerLog, n.ClientLog = r.ServerLog, r.ClientLog
+	n.Config, n.History = r.Config, r.History
 	n.Started, n.ServerStarted, n.ClientStarted = time.Now(), r.ServerStarted, r.ClientStarted
 	return n, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/remote/simnode/model"
 )
 
@@ -39,14 +40,16 @@ type birth struct {
 
 // report is what it answers on standard output once the node stands.
 type report struct {
-	Error         string    `json:"error,omitempty"`
-	Addr          string    `json:"addr"`
-	Port          int       `json:"port"`
-	ServerLog     string    `json:"server_log"`
-	ClientLog     string    `json:"client_log"`
-	Data          string    `json:"data"`
-	ServerStarted time.Time `json:"server_started"`
-	ClientStarted time.Time `json:"client_started"`
+	Error         string          `json:"error,omitempty"`
+	Addr          string          `json:"addr"`
+	Port          int             `json:"port"`
+	ServerLog     string          `json:"server_log"`
+	ClientLog     string          `json:"client_log"`
+	Data          string          `json:"data"`
+	Config        metrics.Config  `json:"config"`
+	History       []metrics.Start `json:"history"`
+	ServerStarted time.Time       `json:"server_started"`
+	ClientStarted time.Time       `json:"client_started"`
 }
 
 // supervise is the process at the node's root. It leaves nothing behind: when
@@ -122,9 +125,9 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 	if err != nil {
 		return report{}, fmt.Errorf("read the client's key: %w", err)
 	}
-	scenario, ok := model.Lookup(b.Scenario)
-	if !ok {
-		return report{}, fmt.Errorf("there is no scenario %q", b.Scenario)
+	scenario, err := model.Lookup(b.Scenario)
+	if err != nil {
+		return report{}, err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -136,8 +139,8 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 	}
 	p := newPlaces(dir, port)
 	node := model.New(scenario, time.Now().Round(0))
-	past := node.Past()
-	if err := errors.Join(layOut(p, past, self), writeStarters(p, node.Processes(), past)); err != nil {
+	past, processes := node.Past(), node.Processes()
+	if err := errors.Join(layOut(p, past, self), writeStarters(p, processes, past)); err != nil {
 		return report{}, fmt.Errorf("lay out the node's files in %s: %w", dir, err)
 	}
 	w := newWorld(node, p, spawn)
@@ -146,7 +149,7 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 		return report{}, fmt.Errorf("open the node's socket: %w", err)
 	}
 	go w.accept(socket)
-	for _, found := range node.Processes() {
+	for _, found := range processes {
 		if found.Parent != "" {
 			continue
 		}
@@ -165,16 +168,18 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 		return report{}, fmt.Errorf("open the SSH port on 127.0.0.1: %w", err)
 	}
 	go server.serve(listener)
-	return w.report(listener.Addr().String(), past), nil
+	return w.report(listener.Addr().String(), scenario, past), nil
 }
 
-func (w *world) report(addr string, past model.Past) report {
+func (w *world) report(addr string, scenario model.Scenario, past model.Past) report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return report{
 		Addr: addr, Port: w.places.port,
 		ServerLog: w.places.file(past.ServerLog), ClientLog: w.places.file(past.ClientLog),
 		Data:          w.places.data(past),
+		Config:        configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv)),
+		History:       historyOf(w.places, past.History),
 		ServerStarted: w.node.Server().Started, ClientStarted: w.node.Client().Started,
 	}
 }

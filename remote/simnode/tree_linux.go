@@ -43,6 +43,12 @@ func parents() map[int]int {
 	return parent
 }
 
+// alive says whether a process exists and is no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err == nil && !strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z")
+}
+
 // descendants lists every process below root, root itself left out.
 func descendants(root int) []int {
 	parent := parents()

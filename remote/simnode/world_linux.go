@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,8 +48,8 @@ type player struct {
 	// to listen on.
 	children map[model.Role]bool
 	port     int
-	// ended says that the model itself has ended it.
-	ended bool
+	// ended says that the model itself has ended it, gone that it is no more.
+	ended, gone bool
 }
 
 type pendingReply struct {
@@ -133,6 +134,7 @@ func (w *world) welcome(l *link, m message) *player {
 	switch m.Role {
 	case "server":
 		if !known {
+			w.bury()
 			w.node.Launch(model.Launch{Argv: w.places.modelArgv(m.Argv), Env: m.Env, Dir: w.places.modelPath(m.Dir), PID: m.PID})
 		}
 		w.servers = append(w.servers, p)
@@ -153,11 +155,25 @@ func (w *world) welcome(l *link, m message) *player {
 
 // farewell tells the model that a process has ended by other hands than its.
 func (w *world) farewell(p *player) {
+	if p.gone {
+		return
+	}
+	p.gone = true
 	delete(w.players, p.pid)
 	w.servers = without(w.servers, p)
 	w.clients = without(w.clients, p)
 	if !p.ended {
 		w.node.Signal(p.pid, model.SIGKILL)
+	}
+}
+
+// bury takes leave of servers that have ended but whose links have not been
+// read to their ends yet: a launch must not find their memory taken.
+func (w *world) bury() {
+	for _, p := range slices.Clone(w.servers) {
+		if !alive(p.pid) {
+			w.farewell(p)
+		}
 	}
 }
 
