@@ -1,0 +1,137 @@
+# Figures of the host, processes by number, and background jobs. All of it but
+# info and the jobs is built-ins on /proc, which cannot block.
+
+have() { # name, directories where it may be besides PATH
+	t=$(command -v "$1") || t=
+	n=$1
+	shift
+	for d; do
+		[ -z "$t" ] && [ -x "$d/$n" ] && t=$d/$n
+	done
+	[ -n "$t" ] && printf 'tool %s %s\n' "$n" "$t"
+}
+
+info() {
+	for f in hostname osrelease random/boot_id; do
+		L=
+		read -r L </proc/sys/kernel/$f
+		printf '%s %s\n' "${f##*/}" "$L"
+	done
+	L=
+	read -r L </proc/uptime
+	printf 'uptime %s\ndate %s\n' "$L" "$(date '+%s %z %Z')"
+	printf 'uid %s\nuser %s\n' "$(id -u)" "$(id -un)"
+	printf 'hz %s\npage %s\n' "$(getconf CLK_TCK)" "$(getconf PAGESIZE)"
+	printf 'shell %s\n' "$(readlink /proc/$$/exe)"
+	c=0
+	while read -r L x; do
+		case $L in
+		cpu[0-9]*) c=$((c + 1)) ;;
+		cpu) ;;
+		*) break ;;
+		esac
+	done </proc/stat
+	printf 'cpus %s\n' "$c"
+	have nvidia-smi /usr/bin /usr/local/nvidia/bin /usr/local/cuda/bin /opt/bin /run/nvidia/driver/usr/bin /usr/lib/wsl/lib
+	for t in curl wget python3 docker tmux journalctl dmesg stat dd wc grep sed find; do
+		have "$t"
+	done
+	true
+}
+
+sys() {
+	L=
+	read -r L </proc/uptime
+	printf 'uptime %s\n' "$L"
+	read -r L </proc/loadavg
+	printf 'loadavg %s\n' "$L"
+	read -r L </proc/stat
+	printf '%s\n' "$L"
+	while read -r L; do
+		case $L in
+		MemTotal:* | MemFree:* | MemAvailable:* | Buffers:* | Cached:* | SwapTotal:* | SwapFree:*) printf '%s\n' "$L" ;;
+		Shmem:*)
+			printf '%s\n' "$L"
+			break
+			;;
+		esac
+	done </proc/meminfo
+}
+
+# The stat line of each process that is there.
+al() {
+	for p; do
+		L=
+		while read -r x; do
+			L="$L $x"
+		done </proc/$p/stat
+		[ -n "$L" ] && printf '%s\n' "${L# }"
+	done
+	true
+}
+
+# The command line of a process that is not blocked in the kernel.
+cl() {
+	L=
+	read -r L </proc/$1/stat
+	case ${L##*) } in
+	'' | D*) return 1 ;;
+	esac
+	dd if=/proc/$1/cmdline bs=65536 count=1
+}
+
+# Background jobs write to a file that has no name any more; slot g uses the
+# descriptors 5 and 6, slot h 7 and 8.
+js() { # slot, code
+	eval "p=\$J$1"
+	[ -z "$p" ] || return 9
+	d=$(mktemp -d) || d=$(mktemp -d /dev/shm/tmp.XXXXXX) || return 8
+	true >"$d/o" || return 8
+	case $1 in
+	g)
+		exec 5<"$d/o" 6>"$d/o"
+		rm -rf "$d"
+		(eval "$2") >&6 2>&1 &
+		Jg=$!
+		;;
+	h)
+		exec 7<"$d/o" 8>"$d/o"
+		rm -rf "$d"
+		(eval "$2") >&8 2>&1 &
+		Jh=$!
+		;;
+	esac
+}
+
+jp() { # slot
+	eval "p=\$J$1"
+	[ -n "$p" ] || return 9
+	L=
+	read -r L </proc/$p/stat
+	L=${L##*) }
+	case $L in
+	'' | Z* | X*)
+		wait "$p"
+		printf 'done %s' "$?"
+		s
+		case $1 in
+		g)
+			Jg=
+			head -c 1000000 <&5
+			exec 5<&- 6>&-
+			;;
+		h)
+			Jh=
+			head -c 1000000 <&7
+			exec 7<&- 8>&-
+			;;
+		esac
+		;;
+	*) printf 'run %s' "${L%% *}" ;;
+	esac
+}
+
+jk() { # slot
+	eval "p=\$J$1"
+	[ -n "$p" ] && kill -9 "$p"
+}

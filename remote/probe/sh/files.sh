@@ -1,0 +1,86 @@
+# Files: stat, bytes from an offset, counts from an offset, listings.
+
+# Whether dd can skip and count bytes by itself is found out once.
+seek() {
+	if [ "$(printf abcd | dd bs=4 iflag=skip_bytes,count_bytes skip=1 count=2)" = bc ]; then
+		K=1
+	else
+		K=0
+	fi
+}
+
+rd() { # offset, bytes, path
+	[ -n "$K" ] || seek
+	if [ "$K" = 1 ]; then
+		dd if="$3" bs=65536 iflag=skip_bytes,count_bytes skip="$1" count="$2"
+	else
+		{
+			dd bs=1 skip="$1" count=0
+			head -c "$2"
+		} <"$3"
+	fi
+}
+
+rdm() { # as rd, for many bytes
+	[ -n "$K" ] || seek
+	if [ "$K" = 1 ]; then
+		dd if="$3" bs=1048576 iflag=skip_bytes,count_bytes skip="$1" count="$2"
+	else
+		{
+			dd bs=1 skip="$1" count=0
+			head -c "$2"
+		} <"$3"
+	fi
+}
+
+# Newlines and bytes from an offset on, at most so many, then the last 64 bytes
+# before the end of what was counted.
+rw() { # offset, bytes, path
+	C=$(rdm "$1" "$2" "$3" | wc -lc)
+	set -- "$1" "$2" "$3" $C
+	printf '%s %s\n' "$4" "$5"
+	e=$(($1 + ${5:-0}))
+	b=$((e > 64 ? e - 64 : 0))
+	[ "$e" -gt "$b" ] && rd "$b" $((e - b)) "$3"
+}
+
+# The stat of all wanted files, whose quoted paths are in W.
+st() {
+	eval "set -- $W"
+	[ $# = 0 ] || stat -L -c '%d:%i %s %Y %f %n' -- "$@" 2>&1
+}
+
+dk() { # paths
+	for p; do
+		while [ ! -e "$p" ]; do
+			case $p in
+			*/*) p=${p%/*} ;;
+			*) p= ;;
+			esac
+			[ -n "$p" ] || p=/
+		done
+		df -Pk -- "$p"
+		df -Pi -- "$p"
+		s
+	done
+}
+
+# The newest data files in a directory and one level below.
+nd() { # directory
+	find -L "$1/." -maxdepth 2 -name '.?*' -prune -o -type f \( -name '*.jsonl' -o -name '*.ndjson' -o -name '*.json' -o -name '*.csv' -o -name '*.tsv' -o -name '*.parquet' -o -name '*.jsonl.tmp' -o -name '*.json.tmp' -o -name '*.jsonl.part' -o -name '*.log' -o -name '*.out' \) -exec stat -L -c '%d:%i %s %Y %f %n' {} + | sort -k3,3nr -k2,2nr | head -n 100
+}
+
+# Offsets (from the slice's start) of the lines that hold one of the strings in
+# A, one a line, at most 400.
+gr() { # offset, bytes, path
+	if [ -z "$B" ]; then
+		if [ "$(printf 'a\nb\n' | grep -abF b)" = 2:b ]; then B=1; else B=0; fi
+	fi
+	if [ "$B" = 1 ]; then
+		rdm "$1" "$2" "$3" | grep -abF -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 400
+	else
+		for n in $(rdm "$1" "$2" "$3" | grep -nF -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 40); do
+			rdm "$1" "$2" "$3" | head -n $((n - 1)) | wc -c
+		done
+	fi
+}
