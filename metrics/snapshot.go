@@ -46,6 +46,9 @@ type Snapshot struct {
 	// Saved is what the next visit should know.
 	Saved Saved
 	Notes []Note
+	// Procs are the processes of the newest discovery, with the ancestors that
+	// tell where they were started from.
+	Procs []Proc
 }
 
 // SeriesKey names a series: what it is, and whose (a server's "pid:start", a GPU index, a path).
