@@ -111,21 +111,21 @@ func (s *askpassServer) answer(conn net.Conn) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	r := bufio.NewReader(conn)
-	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var q askpassQuestion
 	line, err := r.ReadBytes('\n')
 	if err != nil || json.Unmarshal(line, &q) != nil {
 		return
 	}
-	conn.SetReadDeadline(time.Time{})
+	_ = conn.SetReadDeadline(time.Time{})
 	s.wg.Go(func() {
-		r.ReadByte() // returns when the helper has gone, or when conn is closed below
+		_, _ = r.ReadByte() // returns when the helper has gone, or when conn is closed below
 		cancel()
 	})
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	text, ok := s.ask(ctx, q)
-	json.NewEncoder(conn).Encode(askpassAnswer{OK: ok, Text: text})
+	_ = json.NewEncoder(conn).Encode(askpassAnswer{OK: ok, Text: text})
 }
 
 func (s *askpassServer) close() {

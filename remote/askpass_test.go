@@ -86,8 +86,8 @@ func TestAskpassTouch(t *testing.T) {
 	if p := <-shown; p.Kind != PromptTouch {
 		t.Errorf("asked %+v", p)
 	}
-	cmd.Process.Kill()
-	cmd.Wait()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 	select {
 	case <-gone:
 	case <-time.After(10 * time.Second):
@@ -104,7 +104,7 @@ func TestAskpassWithoutParent(t *testing.T) {
 // shortDir is short enough for a socket, unlike t.TempDir of a long test name.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rv")
+	dir, err := os.MkdirTemp("", "rv") //nolint:usetesting // a socket address must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func privateFolderIn(t *testing.T, base string) *privateFolder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.remove() })
+	t.Cleanup(func() { _ = f.remove() })
 	return f
 }
 

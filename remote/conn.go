@@ -97,7 +97,7 @@ func (c *Conn) end(reason error) {
 		close(c.done)
 		// A transport may block in close on a link that is gone; nobody who
 		// waits for Done may wait for that.
-		go c.tr.close()
+		go func() { _ = c.tr.close() }()
 	})
 }
 
@@ -195,7 +195,7 @@ func (c *Conn) Run(ctx context.Context, command string, stdin io.Reader) (Result
 	if err != nil {
 		return Result{Exit: -1}, err
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 
 	go func() {
 		if stdin != nil {

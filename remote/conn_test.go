@@ -45,7 +45,7 @@ func testConn(t *testing.T, c *Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
+		defer func() { _ = p.Close() }()
 		go io.Copy(io.Discard, p.Stderr)
 		out := bufio.NewReader(p.Stdout)
 		for _, word := range []string{"one", "two"} {
@@ -99,7 +99,7 @@ func testConn(t *testing.T, c *Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
+		defer func() { _ = p.Close() }()
 		out := bufio.NewReader(p.Stdout)
 		for _, want := range []string{"30 100", "xterm"} {
 			if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != want {
@@ -130,7 +130,7 @@ func testConn(t *testing.T, c *Conn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close()
+		defer func() { _ = p.Close() }()
 		if err := p.Resize(10, 10); err == nil {
 			t.Error("Resize without a terminal gave no error")
 		}
@@ -154,7 +154,7 @@ func TestLocal(t *testing.T) {
 	if _, err := bufio.NewReader(p.Stdout).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
+	_ = c.Close()
 	if code, err := p.Wait(); code != 128+9 || err != nil {
 		t.Errorf("after Close: %d, %v", code, err)
 	}

@@ -88,10 +88,10 @@ func (h *hostKeys) algorithms() []string {
 	return algos
 }
 
-func (h *hostKeys) check(_ string, remote net.Addr, key ssh.PublicKey) error {
+func (h *hostKeys) check(_ string, _ net.Addr, key ssh.PublicKey) error {
 	// The address of a proxied connection means nothing, and keys are looked
 	// up by name only.
-	remote = &net.TCPAddr{IP: net.IPv4zero, Port: 22}
+	remote := &net.TCPAddr{IP: net.IPv4zero, Port: 22}
 	callback := h.db.HostKeyCallback()
 	err := callback(h.addr, remote, key)
 	if err == nil {

@@ -203,7 +203,7 @@ func TestHostKeyStrictness(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		c.Close()
+		_ = c.Close()
 		if got := readFile(t, file); !strings.HasPrefix(got, "|1|") {
 			t.Errorf("HashKnownHosts wrote %q", got)
 		}
@@ -212,6 +212,6 @@ func TestHostKeyStrictness(t *testing.T) {
 			t.Errorf("known under its alias now: %v", err)
 			continue
 		}
-		c.Close()
+		_ = c.Close()
 	}
 }

@@ -144,13 +144,13 @@ func (k *keyring) readAgent(socket string) {
 		return
 	}
 	client := agent.NewClient(conn)
-	conn.SetDeadline(time.Now().Add(agentTimeout))
+	_ = conn.SetDeadline(time.Now().Add(agentTimeout))
 	keys, err := client.List()
 	var signers []ssh.Signer
 	if err == nil {
 		signers, err = client.Signers()
 	}
-	conn.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{})
 	if err != nil {
 		conn.Close()
 		fail(err)
@@ -330,7 +330,7 @@ func (t *touchSigner) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) 
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	shown := time.AfterFunc(touchAfter, func() {
-		t.asker.ask(ctx, Prompt{Kind: PromptTouch, Text: "Touch your security key " + t.name, Key: t.name})
+		_, _ = t.asker.ask(ctx, Prompt{Kind: PromptTouch, Text: "Touch your security key " + t.name, Key: t.name})
 	})
 	defer shown.Stop()
 	return t.Signer.Sign(rand, data)

@@ -42,7 +42,7 @@ func TestSystemHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("up")
-	c.Wait()
+	_ = c.Wait()
 	fmt.Println("down")
 }
 
@@ -60,7 +60,7 @@ func hold(t *testing.T, s *remotetest.Server, base, word string, env ...string) 
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	r := bufio.NewReader(out)
 	for {
 		line, err := r.ReadString('\n')
@@ -100,8 +100,8 @@ func TestSystemKilled(t *testing.T) {
 			if n := len(remotetest.Running(base)); n < 2 {
 				t.Fatalf("%d processes of ssh and its keeper", n)
 			}
-			cmd.Process.Signal(syscall.SIGKILL)
-			cmd.Wait()
+			_ = cmd.Process.Signal(syscall.SIGKILL)
+			_ = cmd.Wait()
 			gone(t, base, 5*time.Second)
 			if left := globs(t, filepath.Join(base, "*")); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
@@ -123,8 +123,8 @@ func TestSystemKilledBehindJumpHost(t *testing.T) {
 	if n := len(remotetest.Running("-F " + s.SSHConfig)); n < 3 {
 		t.Fatalf("%d processes: want ssh, its keeper, and the ssh to the jump host", n)
 	}
-	cmd.Process.Signal(syscall.SIGKILL)
-	cmd.Wait()
+	_ = cmd.Process.Signal(syscall.SIGKILL)
+	_ = cmd.Wait()
 	gone(t, "-F "+s.SSHConfig, 5*time.Second)
 }
 
@@ -137,10 +137,10 @@ func TestSystemKeeperKilled(t *testing.T) {
 	c := mustDial(t, s, Options{Dialer: DialerOpenSSH})
 	for _, p := range remotetest.Running("runvigil-ssh " + base) {
 		if p.Parent == os.Getpid() {
-			syscall.Kill(p.PID, syscall.SIGKILL)
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
-	c.Close()
+	_ = c.Close()
 	gone(t, base, 5*time.Second)
 	if left := globs(t, filepath.Join(base, "*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -154,7 +154,7 @@ func TestSystemMasterKilled(t *testing.T) {
 	c := mustDial(t, s, Options{Dialer: DialerOpenSSH})
 	for _, p := range remotetest.Running(base) {
 		if strings.HasSuffix(p.Args[0], "ssh") {
-			syscall.Kill(p.PID, syscall.SIGKILL)
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
 	select {

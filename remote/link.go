@@ -174,10 +174,10 @@ func (l *Link) serve(ctx context.Context, conn *Conn, attempt int, w *sleepWatch
 	if l.options.OnUp != nil {
 		go l.options.OnUp(connCtx, conn)
 	}
-	lost, slept := l.watch(ctx, conn, up, w)
+	slept, lost := l.watch(ctx, conn, up, w)
 	cancel()
 	if ctx.Err() != nil {
-		conn.Close()
+		_ = conn.Close()
 		return
 	}
 	if time.Since(upSince) >= stableAfter {
@@ -190,9 +190,9 @@ func (l *Link) serve(ctx context.Context, conn *Conn, attempt int, w *sleepWatch
 	l.wait(ctx, next, backoff(nil, attempt), w)
 }
 
-// watch returns why the connection is over, and how long this machine slept if
-// that is why.
-func (l *Link) watch(ctx context.Context, conn *Conn, up Status, w *sleepWatch) (error, time.Duration) {
+// watch returns how long this machine slept, if that is why the connection is
+// over, and why it is.
+func (l *Link) watch(ctx context.Context, conn *Conn, up Status, w *sleepWatch) (time.Duration, error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -200,12 +200,12 @@ func (l *Link) watch(ctx context.Context, conn *Conn, up Status, w *sleepWatch) 
 		var slept time.Duration
 		select {
 		case <-ctx.Done():
-			return ctx.Err(), 0
+			return 0, ctx.Err()
 		case <-conn.Done():
-			return conn.Err(), w.check()
+			return w.check(), conn.Err()
 		case reason := <-l.drop:
 			conn.Abandon(errors.New(reason))
-			return conn.Err(), 0
+			return 0, conn.Err()
 		case doubt = <-l.suspect:
 		case <-tick.C:
 			if slept = w.check(); slept == 0 {
@@ -216,7 +216,7 @@ func (l *Link) watch(ctx context.Context, conn *Conn, up Status, w *sleepWatch) 
 		l.set(Status{State: Suspect, Reason: doubt, Slept: slept, Attempt: up.Attempt, Conn: conn})
 		if err := l.alive(ctx, conn); err != nil {
 			conn.Abandon(fmt.Errorf("%s, and %w", doubt, err))
-			return conn.Err(), slept
+			return slept, conn.Err()
 		}
 		drain(l.suspect)
 		l.set(up)

@@ -40,7 +40,7 @@ func (t *localTransport) close() error {
 	}
 	t.mu.Unlock()
 	for _, p := range running {
-		p.Close()
+		_ = p.Close()
 		<-p.done
 	}
 	return nil

@@ -44,7 +44,7 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	if slices.Contains(l.offered, "keyboard-interactive") && l.dialogs < passwordTries {
 		l.dialogs++
 		if l.asker.prompter == nil {
-			l.asker.nobody(Prompt{Kind: PromptPassword, Host: who})
+			_ = l.asker.nobody(Prompt{Kind: PromptPassword, Host: who})
 		} else {
 			l.tried = append(l.tried, Attempt{Source: "keyboard-interactive", Result: "refused"})
 			return ssh.KeyboardInteractive(l.challenge), nil
@@ -53,7 +53,7 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	if slices.Contains(l.offered, "password") && l.words < passwordTries {
 		l.words++
 		if l.asker.prompter == nil {
-			l.asker.nobody(Prompt{Kind: PromptPassword, Host: who})
+			_ = l.asker.nobody(Prompt{Kind: PromptPassword, Host: who})
 		} else {
 			l.tried = append(l.tried, Attempt{Source: "password", Result: "refused"})
 			return ssh.PasswordCallback(func() (string, error) {

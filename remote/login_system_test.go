@@ -25,7 +25,7 @@ func opensshDial(t *testing.T, s *sshServer, o Options) (*Conn, error) {
 		"Host *\n UserKnownHostsFile %s\n IdentityFile /nowhere/id\n IdentityAgent none\n", known))
 	c, err := Dial(t.Context(), Target{User: "op", Host: s.host, Port: s.port}, o)
 	if err == nil {
-		t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	return c, err
 }
@@ -153,8 +153,8 @@ func TestSystemHungNode(t *testing.T) {
 			if _, err := c.DialContext(ctx, "tcp", "127.0.0.1:9"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("dial: %v", err)
 			}
-			p.Close()
-			c.Close()
+			_ = p.Close()
+			_ = c.Close()
 			if code, err := p.Wait(); code != -1 || err == nil {
 				t.Errorf("process ended with %d, %v", code, err)
 			}

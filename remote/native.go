@@ -44,7 +44,7 @@ func dialResolved(ctx context.Context, t Target, o Options, s settings, via *Con
 	}
 	closeVia := func() {
 		if via != nil {
-			via.Close()
+			_ = via.Close()
 		}
 	}
 	addr := net.JoinHostPort(s.host, strconv.Itoa(s.port))
@@ -125,7 +125,7 @@ func handshake(ctx context.Context, nc net.Conn, s settings, o Options, a *asker
 
 	conn, chans, reqs, err := ssh.NewClientConn(nc, addr, cfg)
 	if err == nil && !stop() {
-		conn.Close()
+		_ = conn.Close()
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func home(t *testing.T, keys ...agent.AddedKey) string {
 			t.Fatal(err)
 		}
 	}
-	socketDir, err := os.MkdirTemp("", "rv")
+	socketDir, err := os.MkdirTemp("", "rv") //nolint:usetesting // a socket address must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func home(t *testing.T, keys ...agent.AddedKey) string {
 			if err != nil {
 				return
 			}
-			go agent.ServeAgent(ring, c)
+			go func() { _ = agent.ServeAgent(ring, c) }()
 		}
 	}()
 	t.Setenv("SSH_AUTH_SOCK", l.Addr().String())
@@ -65,7 +65,7 @@ func plainDial(t *testing.T, s *sshServer, o Options) (*Conn, error) {
 	}
 	c, err := Dial(t.Context(), Target{User: "op", Host: s.host, Port: s.port}, o)
 	if err == nil {
-		t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	return c, err
 }
@@ -129,7 +129,7 @@ func TestNativeLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	if _, err := c.Start(t.Context(), "cat"); !errors.Is(err, ErrSessionLimit) {
 		t.Errorf("second session: %v", err)
 	}
@@ -456,7 +456,7 @@ func TestDialRefuses(t *testing.T) {
 		{Target{Host: "h"}, "telnet"},
 	} {
 		if c, err := Dial(t.Context(), tt.target, Options{Dialer: tt.dialer}); err == nil {
-			c.Close()
+			_ = c.Close()
 			t.Errorf("Dial(%+v, %q) gave no error", tt.target, tt.dialer)
 		}
 	}

@@ -66,7 +66,10 @@ func clientVersion(ctx context.Context, path string) (sshVersion, error) {
 	out, err := exec.CommandContext(ctx, path, "-V").CombinedOutput()
 	m := opensshRE.FindSubmatch(out)
 	if m == nil {
-		return 0, fmt.Errorf("%s -V does not name an OpenSSH version (%q, %v): use --dial native", path, strings.TrimSpace(string(out)), err)
+		if err == nil {
+			err = errors.New("another program?")
+		}
+		return 0, fmt.Errorf("%s -V does not name an OpenSSH version (%q): %w; use --dial native", path, strings.TrimSpace(string(out)), err)
 	}
 	major, _ := strconv.Atoi(string(m[1]))
 	minor, _ := strconv.Atoi(string(m[2]))
@@ -130,12 +133,12 @@ func startSSH(path string, t Target, o Options, v sshVersion, ask func(context.C
 	}
 	c := &sshChild{folder: folder, log: &sshLog{}, exited: make(chan struct{})}
 	if c.ask, err = serveAskpass(folder.join("a"), ask); err != nil {
-		folder.remove()
+		_ = folder.remove()
 		return nil, err
 	}
 	if err := c.start(path, sshArgs(t, o, v, folder.join("m")), v); err != nil {
 		c.ask.close()
-		folder.remove()
+		_ = folder.remove()
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	return c, nil
@@ -170,7 +173,7 @@ func (c *sshChild) start(path string, args []string, v sshVersion) error {
 	go func() {
 		c.log.read(words)
 		words.Close()
-		c.cmd.Wait()
+		_ = c.cmd.Wait()
 		close(c.exited)
 	}()
 	return nil
@@ -201,17 +204,17 @@ const killGrace = time.Second
 // stop ends ssh and removes its folder. It returns when both are done.
 func (c *sshChild) stop() {
 	c.once.Do(func() {
-		c.cmd.Process.Signal(syscall.SIGTERM)
+		_ = c.cmd.Process.Signal(syscall.SIGTERM)
 		c.hold.Close()
 		select {
 		case <-c.exited:
 		case <-time.After(killGrace):
 			// The keeper was not waited for yet, so its number is its own.
-			syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
 			<-c.exited
 		}
 		c.ask.close()
-		c.folder.remove()
+		_ = c.folder.remove()
 	})
 }
 
@@ -249,7 +252,7 @@ func dialOpenSSH(ctx context.Context, t Target, o Options) (*Conn, error) {
 	tr := &sshTransport{client: ssh.NewClient(conn, chans, reqs), hangUp: func() error { child.stop(); return nil }}
 	c := newConn(tr, child.info(t, a, clock.spent()))
 	go func() {
-		tr.client.Wait()
+		_ = tr.client.Wait()
 		c.end(child.death())
 	}()
 	return c, nil

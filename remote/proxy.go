@@ -36,7 +36,7 @@ func dialJumps(ctx context.Context, s settings, o Options) (*Conn, error) {
 			}
 		}
 		if via != nil {
-			via.Close()
+			_ = via.Close()
 		}
 		return nil, fmt.Errorf("jump host %s: %w", hop, err)
 	}

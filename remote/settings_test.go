@@ -140,7 +140,7 @@ func TestNativeProxyCommand(t *testing.T) {
 	if err != nil || string(res.Stdout) != "there\n" {
 		t.Errorf("got %+v, %v", res, err)
 	}
-	c.Close()
+	_ = c.Close()
 }
 
 func TestClientVersion(t *testing.T) {

@@ -17,7 +17,7 @@ type sshTransport struct {
 }
 
 func (t *sshTransport) close() error {
-	t.client.Close()
+	_ = t.client.Close()
 	if t.hangUp != nil {
 		return t.hangUp()
 	}
@@ -42,7 +42,7 @@ func (t *sshTransport) start(ctx context.Context, command string, tty *terminal)
 	case <-ctx.Done():
 		go func() {
 			if o := <-ch; o.p != nil {
-				o.p.Close()
+				_ = o.p.Close()
 			}
 		}()
 		return nil, context.Cause(ctx)

@@ -99,7 +99,7 @@ func (s *sshServer) serve(nc net.Conn, cfg *ssh.ServerConfig) {
 			go s.forward(c)
 		default:
 			if !s.deaf {
-				c.Reject(ssh.UnknownChannelType, "unknown")
+				_ = c.Reject(ssh.UnknownChannelType, "unknown")
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (s *sshServer) serve(nc net.Conn, cfg *ssh.ServerConfig) {
 
 func (s *sshServer) forward(c ssh.NewChannel) {
 	if s.noForward.Load() {
-		c.Reject(ssh.Prohibited, "administratively prohibited: open failed")
+		_ = c.Reject(ssh.Prohibited, "administratively prohibited: open failed")
 		return
 	}
 	var to struct {
@@ -117,12 +117,12 @@ func (s *sshServer) forward(c ssh.NewChannel) {
 		FromPort uint32
 	}
 	if err := ssh.Unmarshal(c.ExtraData(), &to); err != nil {
-		c.Reject(ssh.ConnectionFailed, err.Error())
+		_ = c.Reject(ssh.ConnectionFailed, err.Error())
 		return
 	}
 	nc, err := net.Dial("tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
 	if err != nil {
-		c.Reject(ssh.ConnectionFailed, "connect failed: Connection refused")
+		_ = c.Reject(ssh.ConnectionFailed, "connect failed: Connection refused")
 		return
 	}
 	ch, reqs, err := c.Accept()
@@ -144,7 +144,7 @@ func (s *sshServer) session(c ssh.NewChannel) {
 	}
 	s.mu.Unlock()
 	if full {
-		c.Reject(ssh.ConnectionFailed, "open failed")
+		_ = c.Reject(ssh.ConnectionFailed, "open failed")
 		return
 	}
 	defer func() {
@@ -159,10 +159,10 @@ func (s *sshServer) session(c ssh.NewChannel) {
 	defer ch.Close()
 	for req := range reqs {
 		if req.Type != "exec" {
-			req.Reply(false, nil)
+			_ = req.Reply(false, nil)
 			continue
 		}
-		req.Reply(true, nil)
+		_ = req.Reply(true, nil)
 		go ssh.DiscardRequests(reqs)
 		n := binary.BigEndian.Uint32(req.Payload)
 		s.exec(ch, string(req.Payload[4:4+n]))
@@ -187,7 +187,7 @@ func (s *sshServer) exec(ch ssh.Channel, command string) {
 	if errors.As(err, &exit) {
 		status = exit.ExitCode()
 	}
-	ch.SendRequest("exit-status", false, binary.BigEndian.AppendUint32(nil, uint32(status)))
+	_, _ = ch.SendRequest("exit-status", false, binary.BigEndian.AppendUint32(nil, uint32(status)))
 }
 
 func ed25519Key(t *testing.T) ssh.Signer {

@@ -38,7 +38,7 @@ func dialServer(t *testing.T, s *remotetest.Server, o Options) (*Conn, error) {
 	}
 	c, err := Dial(t.Context(), target, o)
 	if err == nil {
-		t.Cleanup(func() { c.Close() })
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	return c, err
 }
@@ -273,7 +273,7 @@ func TestSystemNoLeftovers(t *testing.T) {
 	if n := len(globs(t, filepath.Join(base, privatePrefix+"*"))); n != 1 {
 		t.Errorf("%d private folders", n)
 	}
-	c.Close()
+	_ = c.Close()
 	if left := globs(t, filepath.Join(base, "*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}

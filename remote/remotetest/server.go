@@ -151,7 +151,7 @@ func prepare(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "rvtest")
+	dir, err := os.MkdirTemp("", "rvtest") //nolint:usetesting // tests put sockets there, whose addresses must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func (s *Server) start(t testing.TB) {
 	s.PID = s.cmd.Process.Pid
 	s.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
-		cmd.Wait()
+		_ = cmd.Wait()
 		close(exited)
 	}(s.cmd, s.exited)
 	t.Cleanup(s.Stop)
@@ -257,7 +257,7 @@ func (s *Server) start(t testing.TB) {
 // Stop ends the server that listens; connections that are open live on, as
 // they do when sshd is restarted.
 func (s *Server) Stop() {
-	s.cmd.Process.Kill()
+	_ = s.cmd.Process.Kill()
 	<-s.exited
 }
 
@@ -271,7 +271,7 @@ func (s *Server) Start(t testing.TB) {
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	for _, pid := range descendants(s.PID) {
-		syscall.Kill(pid, syscall.SIGKILL)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	s.Stop()
 }
@@ -287,7 +287,7 @@ func (s *Server) Freeze(t testing.TB) {
 // Signal sends sig to the server and everything that it started.
 func (s *Server) Signal(sig syscall.Signal) {
 	for _, pid := range append(descendants(s.PID), s.PID) {
-		syscall.Kill(pid, sig)
+		_ = syscall.Kill(pid, sig)
 	}
 }
 
