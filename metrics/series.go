@@ -70,9 +70,9 @@ func (b *Bucket) merge(o Bucket) {
 }
 
 // Add puts a point into every resolution whose window still holds t. A point
-// that is not finite is dropped.
+// that is not finite, or lies before 1970, is dropped.
 func (s *Series) Add(t time.Time, v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if math.IsNaN(v) || math.IsInf(v, 0) || t.Unix() < 0 {
 		return
 	}
 	if t.After(s.last) {

@@ -86,7 +86,11 @@ const (
 // story tells a node without a fault: rows first, then the real speed.
 func story(s *Snapshot) string {
 	text := rowsStory(s)
-	if v := s.Server(); v != nil {
+	v := s.Server()
+	if v != nil && v.State == ServerStarting {
+		return speedStory(v, s.At)
+	}
+	if v != nil {
 		if t := speedStory(v, s.At); t != "" {
 			if text != "" {
 				text += "; "

@@ -47,10 +47,13 @@ type Board struct {
 	job     jobState
 	kernel  []kernelLine
 
-	events []metrics.Event
-	engine *findings.Engine
-	snap   *metrics.Snapshot
-	bad    map[metrics.Kind]string // newest frame of a kind that could not be read
+	events  []metrics.Event
+	engine  *findings.Engine
+	active  []metrics.Finding // at the newest tick
+	history []metrics.Finding
+	cannot  []metrics.CannotTell
+	snap    *metrics.Snapshot
+	bad     map[metrics.Kind]string // newest frame of a kind that could not be read
 }
 
 type kernelLine struct {
@@ -79,7 +82,7 @@ func New() *Board {
 // Apply takes the next frame. A frame that cannot be read changes nothing but
 // the entry in Snapshot.CannotTell that says so.
 func (b *Board) Apply(f metrics.Frame) {
-	b.snap = nil
+	b.snap = nil // a tick sets it again
 	if b.begun.IsZero() {
 		b.begun = f.At
 	}
@@ -100,7 +103,7 @@ func (b *Board) Apply(f metrics.Frame) {
 func (b *Board) apply(f metrics.Frame) error {
 	switch f.Kind {
 	case metrics.KindTick:
-		return nil
+		b.evaluate()
 	case metrics.KindSession:
 		return with(f, b.applySession)
 	case metrics.KindLink:

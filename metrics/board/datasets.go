@@ -262,6 +262,8 @@ func (b *Board) dataset(key string, files []string) metrics.Dataset {
 		}
 		if rate, over, ok := perMin(trails, at); ok {
 			d.PerMin, d.PerMinOver = metrics.Known(rate, at, rowsEvery, "row count"), over
+		} else if !d.Grew.IsZero() && at.Sub(d.Grew) > rateSpan {
+			d.PerMin, d.PerMinOver = metrics.Known(0, at, rowsEvery, "mtime"), rateSpan
 		}
 	}
 	return d
@@ -322,23 +324,24 @@ func (b *Board) fromFinishes(list []metrics.Dataset) {
 	if one == nil || one.PerMin.Known && one.PerMinOver >= 2*time.Minute {
 		return
 	}
-	rate, over, ok := b.finishRate(now)
-	if ok {
-		one.PerMin, one.PerMinOver = metrics.Known(rate, now, 0, "finished requests in the log"), over
+	if rate, over, ok := b.finishRate(latest(now.Add(-rateSpan), b.clientStart()), now); ok {
+		one.PerMin, one.PerMinOver = metrics.Known(rate, now, 0, sourceFinishes), over
 	}
 }
 
-// finishRate is requests a minute that finished lately, by the logs of the
-// living servers.
-func (b *Board) finishRate(now time.Time) (rate float64, over time.Duration, ok bool) {
-	from := latest(now.Add(-rateSpan), b.clientStart())
+const sourceFinishes = "finished requests in the log"
+
+// finishRate is requests a minute that finished since a moment, by the logs of
+// the servers that lived then.
+func (b *Board) finishRate(from, now time.Time) (rate float64, over time.Duration, ok bool) {
 	over = now.Sub(from)
 	if over < time.Minute {
 		return 0, 0, false
 	}
-	for _, s := range b.servers {
-		sec := b.sectionOf(s)
-		if !s.alive() || sec == nil {
+	for _, p := range sortedLogs(b.logs) {
+		l := b.logs[p]
+		sec := l.work.section()
+		if !l.work.engine || sec == nil || sec.last.Before(from) {
 			continue
 		}
 		n, known := sec.finishedSince(from)
@@ -439,25 +442,13 @@ func (b *Board) eta(rows metrics.Figure, target metrics.Target, perMin metrics.F
 	rate, over := perMin.V, rateSpan
 	known := perMin.Known && perMin.V > 0
 	// A longer watch since the level settled gives a steadier rate.
-	since := b.steadySince()
-	if !since.IsZero() && now.Sub(since) > rateSpan {
-		var grown float64
-		from := since
-		ok := len(trails) > 0
-		for _, t := range trails {
-			p, found := t.before(since)
-			if !found {
-				p, found = t.first()
+	if since := b.steadySince(); known && !since.IsZero() && now.Sub(since) > rateSpan {
+		if rows, span, ok := growth(trails, since, now); ok && span > rateSpan && rows > 0 {
+			rate, over = rows/span.Minutes(), span
+		} else if perMin.Source == sourceFinishes {
+			if r, span, ok := b.finishRate(since, now); ok {
+				rate, over = r, span
 			}
-			if !found || len(t.fine) == 0 {
-				ok = false
-				break
-			}
-			from = latest(from, p.at)
-			grown += t.fine[len(t.fine)-1].rows - p.rows
-		}
-		if span := now.Sub(from); ok && span > rateSpan && grown > 0 && known {
-			rate, over = grown/span.Minutes(), span
 		}
 	}
 	if !known || rate <= 0 {
@@ -489,10 +480,21 @@ func (b *Board) steadySince() time.Time {
 // held says why an ETA would mislead now, "" where it would not.
 func (b *Board) held() string {
 	client := b.clientStart()
+	if !b.scanned.IsZero() && len(b.servers) > 0 {
+		if !slices.ContainsFunc(b.servers, (*serverState).alive) {
+			return "no server runs"
+		}
+		if !slices.ContainsFunc(b.clients, func(c *clientState) bool { return c.alive() || c.c.State == "remote" }) {
+			return "no client runs"
+		}
+	}
 	for _, s := range b.servers {
 		sec := b.sectionOf(s)
 		if !s.alive() || sec == nil || !sec.running.Known || !sec.queued.Known || sec.lastDecode.IsZero() {
 			continue
+		}
+		if state, since := b.judge(s, sec); state == metrics.ServerHung {
+			return "no token for " + metrics.Age(b.present().Sub(since))
 		}
 		flight := sec.running.V + sec.queued.V
 		from := latest(client, sec.at)

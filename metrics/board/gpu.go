@@ -63,7 +63,9 @@ func (b *Board) applyGPU(f metrics.Frame) {
 		}
 	}
 	for _, fail := range s.Failures {
-		g.fail(fail, f.At)
+		if len(s.Rows) == 0 || len(fail.Bus) > 0 { // else it is a row's own words
+			g.fail(fail, f.At)
+		}
 	}
 	if len(s.Rows) > 0 && g.tool.State != "ok" {
 		g.tool.State, g.tool.Since, g.tool.Text, g.tool.Cause = "ok", f.At, "", ""

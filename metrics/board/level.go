@@ -20,6 +20,8 @@ const (
 	// levelKeep bounds the values from which level and spread are reckoned.
 	levelKeep = 2048
 	stepKeep  = 15
+	// seedUntil is the number of values from which a new level speaks for itself.
+	seedUntil = 20
 	// halfPoints are needed in each half for a judgement.
 	halfPoints = 4
 )
@@ -42,7 +44,8 @@ type level struct {
 	settled   bool
 	since     time.Time
 	failSince time.Time
-	vals      []float64 // tok/s since `since`, thinned evenly when too many
+	vals      []float64 // tok/s since then, thinned evenly when too many
+	seed      []float64 // tok/s of the half window before, while there are too few
 	stride    int
 	skip      int
 	median    float64
@@ -51,6 +54,9 @@ type level struct {
 	perReq    float64
 
 	peak point
+
+	// started is the newest prefill of a new request, zero where the log shows none.
+	started time.Time
 
 	steps  map[int][]float64
 	fit    metrics.StepFit
@@ -111,11 +117,12 @@ func (l *level) judge(t time.Time) {
 	case !full:
 		// Too little is known to say that the level ended, or that it began.
 	case ok && !l.settled:
-		l.settled, l.since, l.failSince = true, t.Add(-window), time.Time{}
+		l.settled, l.since, l.failSince = true, t, time.Time{}
 		l.vals, l.stride, l.skip = nil, 1, 0
+		l.seed = l.seed[:0]
 		for _, p := range l.pts {
-			if !p.t.Before(l.since) {
-				l.keep(p.tps)
+			if p.t.After(t.Add(-window / 2)) {
+				l.seed = append(l.seed, p.tps)
 			}
 		}
 	case ok:
@@ -129,6 +136,9 @@ func (l *level) judge(t time.Time) {
 	}
 	if l.settled {
 		l.median, l.spread = medianSpread(l.vals)
+		if len(l.vals) < seedUntil {
+			l.median, l.spread = medianSpread(slices.Concat(l.seed, l.vals))
+		}
 	}
 }
 
@@ -162,6 +172,9 @@ func (l *level) flatWindow(t time.Time) (ok, full bool) {
 	}
 	if first.After(begin.Add(hop)) {
 		return false, false
+	}
+	if !l.started.IsZero() && l.started.Before(mid) {
+		return false, true // requests only finish: a job that drains is not settled
 	}
 	r0, r1 := median(run[0]), median(run[1])
 	p0, p1 := median(per[0]), median(per[1])

@@ -72,11 +72,13 @@ func (t *trail) before(at time.Time) (rowPoint, bool) {
 	return rowPoint{}, false
 }
 
-// after gives the oldest fine point after a moment.
+// after gives the oldest point after a moment.
 func (t *trail) after(at time.Time) (rowPoint, bool) {
-	for _, p := range t.fine {
-		if p.at.After(at) {
-			return p, true
+	for _, ps := range [][]rowPoint{t.long, t.fine} {
+		for _, p := range ps {
+			if p.at.After(at) {
+				return p, true
+			}
 		}
 	}
 	return rowPoint{}, false
@@ -149,32 +151,41 @@ func (s *rowState) gap() time.Duration {
 	return time.Duration(median(s.gaps) * float64(time.Second))
 }
 
-// perMin gives rows a minute over the last ten minutes, or over the time that
-// was watched where that is shorter, at least one minute.
-func perMin(trails []*trail, now time.Time) (rate float64, over time.Duration, ok bool) {
-	over = rateSpan
+// nearCount is how far a count may lie from the moment for which it stands.
+const nearCount = time.Minute
+
+// growth gives the rows that came since a moment, over all trails, and the
+// moment from which that is really known: since, or the first count after it.
+func growth(trails []*trail, since, now time.Time) (rows float64, over time.Duration, ok bool) {
+	from := since
 	for _, t := range trails {
-		p, found := t.before(now.Add(-rateSpan))
-		if found && now.Add(-rateSpan).Sub(p.at) < time.Minute {
+		if p, found := t.before(since); found && since.Sub(p.at) < nearCount {
 			continue
 		}
-		if p, found = t.after(now.Add(-rateSpan)); !found {
-			return 0, 0, false
-		}
-		over = min(over, now.Sub(p.at))
-	}
-	if len(trails) == 0 || over < time.Minute {
-		return 0, 0, false
-	}
-	for _, t := range trails {
-		from, found := t.before(now.Add(-over))
+		p, found := t.after(since)
 		if !found {
 			return 0, 0, false
 		}
-		last := t.fine[len(t.fine)-1]
-		rate += (last.rows - from.rows) / over.Minutes()
+		from = latest(from, p.at)
 	}
-	return max(rate, 0), over, true
+	for _, t := range trails {
+		p, found := t.before(from)
+		if !found {
+			return 0, 0, false
+		}
+		rows += t.fine[len(t.fine)-1].rows - p.rows
+	}
+	return max(rows, 0), now.Sub(from), len(trails) > 0
+}
+
+// perMin gives rows a minute over the last ten minutes, or over the time that
+// was watched where that is shorter, at least one minute.
+func perMin(trails []*trail, now time.Time) (rate float64, over time.Duration, ok bool) {
+	rows, over, ok := growth(trails, now.Add(-rateSpan), now)
+	if !ok || over < time.Minute {
+		return 0, 0, false
+	}
+	return rows / over.Minutes(), over, true
 }
 
 // landedSince gives rows that came since a moment: since is that moment where

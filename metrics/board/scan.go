@@ -112,7 +112,6 @@ func (b *Board) newServer(at time.Time, p metrics.Proc, engine string) *serverSt
 		srv.s.Started = at
 	}
 	b.servers = append(b.servers, srv)
-	b.event(metrics.Event{At: srv.s.Started, Kind: "start", Text: fmt.Sprintf("%s server %d started", engineName(engine), p.PID), Ref: srv.s.ID})
 	return srv
 }
 

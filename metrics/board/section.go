@@ -53,8 +53,7 @@ type section struct {
 	sinceBatch int64 // requests answered since the last decode line
 	retracts   []time.Time
 	retracted  float64
-	prefills   int64 // real prefill batches
-	broken     bool  // bytes of this section were never read
+	broken     bool // bytes of this section were never read
 
 	faults   []fault
 	stop     time.Time

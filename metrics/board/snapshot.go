@@ -18,9 +18,30 @@ import (
 // cheap, and the same pointer until the next Apply; what it points to never
 // changes afterwards.
 func (b *Board) Snapshot() *metrics.Snapshot {
-	if b.snap != nil {
-		return b.snap
+	if b.snap == nil {
+		b.snap = b.build()
+		b.finish(b.snap)
 	}
+	return b.snap
+}
+
+// evaluate judges the present. It is called with every tick and never else, so
+// that what is found depends on the frames and not on how often somebody looks.
+func (b *Board) evaluate() {
+	s := b.build()
+	b.active, b.history, b.cannot = b.engine.Eval(findings.Input{Snap: s})
+	b.finish(s)
+	b.snap = s
+}
+
+// finish gives a snapshot the newest findings and the verdict.
+func (b *Board) finish(s *metrics.Snapshot) {
+	s.Findings, s.History = b.active, b.history
+	s.CannotTell = append(b.cannotTell(), b.cannot...)
+	s.Verdict = metrics.Judge(s)
+}
+
+func (b *Board) build() *metrics.Snapshot {
 	s := &metrics.Snapshot{
 		Node: b.session.Node, Host: metrics.Clean(b.session.Host, 80), User: metrics.Clean(b.session.User, 60),
 		At: b.now, NodeClock: b.offset, Zone: metrics.Clean(b.session.Zone, 12), ZoneSec: b.session.ZoneSec, BootID: b.session.BootID,
@@ -42,7 +63,7 @@ func (b *Board) Snapshot() *metrics.Snapshot {
 	s.Datasets = b.datasets()
 	s.Clients = b.snapshotClients(s.Datasets)
 	s.Job = b.snapshotJob(s)
-	s.Events = b.events[:len(b.events):len(b.events)]
+	s.Events = withStarts(b.events, s.Starts)
 	s.Logs = map[string]*metrics.LogTail{}
 	for p, l := range b.logs {
 		if l.seen {
@@ -52,12 +73,6 @@ func (b *Board) Snapshot() *metrics.Snapshot {
 	s.Series = b.seriesMap(servers)
 	s.Saved = b.saving()
 	s.Doing = b.doing(s)
-	s.CannotTell = b.cannotTell()
-	var cannot []metrics.CannotTell
-	s.Findings, s.History, cannot = b.engine.Eval(findings.Input{Snap: s})
-	s.CannotTell = append(s.CannotTell, cannot...)
-	s.Verdict = metrics.Judge(s)
-	b.snap = s
 	return s
 }
 

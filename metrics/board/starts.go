@@ -216,3 +216,24 @@ func startLabel(argv []string, flags map[string]string) string {
 	}
 	return metrics.Clean(strings.Join(parts, " "), 120)
 }
+
+// withStarts puts the starts that were seen here among the events, in order.
+func withStarts(events []metrics.Event, starts []metrics.Start) []metrics.Event {
+	out := make([]metrics.Event, 0, len(events)+len(starts))
+	i := 0
+	for _, s := range starts {
+		if s.At.IsZero() {
+			continue
+		}
+		for i < len(events) && events[i].At.Before(s.At) {
+			out = append(out, events[i])
+			i++
+		}
+		text := fmt.Sprintf("start #%d", s.No)
+		if s.Label != "" {
+			text += " (" + s.Label + ")"
+		}
+		out = append(out, metrics.Event{At: s.At, Kind: "start", Text: text, Ref: s.ID})
+	}
+	return append(out, events[i:]...)
+}

@@ -274,7 +274,7 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 		return metrics.Known(n.V, t, slowGap, sourceLog)
 	}
 	if !bt.Decode {
-		s.prefills++
+		s.level.started = t
 		if bt.InputTPS.Known {
 			s.input = fig(bt.InputTPS)
 			w.in.Add(t, bt.InputTPS.V)
