@@ -24,6 +24,7 @@ var ErrNotFound = errors.New("not found")
 type Page struct {
 	Offset, End, Size int64 // of the first byte, behind the last, of the file
 	Lines             []string
+	Offsets           []int64 // of each line's first byte in the file
 }
 
 // LogSlice reads at most n bytes (512 KiB at most) of a file from an offset;
@@ -65,8 +66,11 @@ func (p *Probe) LogSlice(ctx context.Context, path string, off, n int64) (Page, 
 		data = data[:i+1]
 		page.End = page.Offset + int64(i) + 1
 	}
+	at := page.Offset
 	for line := range bytes.Lines(data) {
 		page.Lines = append(page.Lines, screenLine(line))
+		page.Offsets = append(page.Offsets, at)
+		at += int64(len(line))
 	}
 	return page, nil
 }

@@ -25,6 +25,8 @@ const (
 	fullEvery   = 4                // scans; with more processes only every so many read all
 	procsMost   = 300
 	detailBatch = 30
+	argMost     = 4096 // bytes of one argument
+	argAbove    = 200  // of an ancestor's, which only has to be recognised
 )
 
 // wordsOfInterest chooses command lines to look at, as grep -E reads it.
@@ -32,7 +34,7 @@ const wordsOfInterest = `sglang|vllm|VLLM|lmdeploy|trtllm|tritonserver|llama-ser
 
 var (
 	engineWords = regexp.MustCompile(`(?:^|[\s/])(?:sglang::|sgl_diffusion::|VLLM::)|sglang[./]|\bsglang serve\b|\bvllm serve\b|vllm[./]entrypoints|\bVLLM\b|text-generation-launcher|lmdeploy|trtllm-serve|tritonserver|llama-server|\bollama\b`)
-	urlWord     = regexp.MustCompile(`https?://[^\s"']+`)
+	urlWord     = regexp.MustCompile(`https?://[^\s"'/]+(?::\d+\b|/(?:v1|generate)\b)`)
 	passive     = map[string]bool{"tail": true, "less": true, "more": true, "grep": true, "vi": true, "vim": true, "nano": true, "cat": true, "ssh": true, "scp": true, "rsync": true, "tmux": true, "screen": true, "watch": true, "tee": true, "runvigil": true}
 )
 
@@ -97,6 +99,7 @@ type look struct {
 	table    procTable
 	socks    sockets
 	picked   map[int]bool
+	above    map[int]bool // picked only as an ancestor
 	ports    map[int]bool // on which engines listen
 	engines  map[int]bool
 	hidden   []string
@@ -104,7 +107,7 @@ type look struct {
 }
 
 func (d *discovery) scan(ctx context.Context) {
-	l := &look{discovery: d, picked: map[int]bool{}, ports: map[int]bool{}, engines: map[int]bool{}}
+	l := &look{discovery: d, picked: map[int]bool{}, above: map[int]bool{}, ports: map[int]bool{}, engines: map[int]bool{}}
 	pattern := strings.Join(append([]string{wordsOfInterest}, d.p.opts.Patterns...), "|")
 	a, err := d.p.scan.callFor(ctx, "sa "+quote(pattern), scanLimit)
 	if err != nil {
@@ -433,7 +436,10 @@ func (l *look) pickOthers(hits []int) {
 	}
 	for _, pid := range l.pickedPIDs() {
 		for _, a := range l.table.ancestors(pid) {
-			l.pick(a)
+			if !l.picked[a] {
+				l.above[a] = true
+				l.pick(a)
+			}
 		}
 	}
 }
@@ -524,8 +530,12 @@ func (l *look) proc(st procStat) metrics.Proc {
 		Comm: metrics.Clean(st.comm, 64), Threads: st.threads, CPU: st.cpu, RSS: st.rss * page,
 	}
 	if d := l.details[l.id(st.pid)]; d != nil {
+		most := argMost
+		if l.above[st.pid] {
+			most = argAbove
+		}
 		for _, arg := range metrics.MaskArgv(d.argv) {
-			out.Argv = append(out.Argv, metrics.Clean(arg, 4096))
+			out.Argv = append(out.Argv, metrics.Clean(arg, most))
 		}
 		out.Env, out.EnvRead, out.Cgroup = d.env, d.envRead, d.cgroup
 		out.UID, out.User = d.links.uid, l.users[d.links.uid]

@@ -1,0 +1,206 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// fileWorker is the files worker of a probe whose rounds the test calls.
+func fileWorker(t *testing.T, n *localNode, wants ...metrics.Want) *files {
+	t.Helper()
+	p := New(n, Options{})
+	t.Cleanup(p.closeChannels)
+	p.SetWants(wants)
+	f := newFiles(p)
+	now := time.Unix(1_800_000_000, 0)
+	f.clock = func() time.Time { now = now.Add(20 * time.Second); return now }
+	return f
+}
+
+// settle runs rounds and slices until nothing is left to do.
+func settle(t *testing.T, f *files) {
+	t.Helper()
+	f.round(context.Background())
+	for i := 0; ; i++ {
+		if _, worked := f.background(context.Background()); !worked {
+			break
+		}
+		if i > 2000 {
+			t.Fatal("the slices do not end")
+		}
+	}
+}
+
+func newlines(t *testing.T, path string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(bytes.Count(data, []byte{'\n'}))
+}
+
+func TestRowsRandomWalk(t *testing.T) { walkRows(t, newLocalNode(t), 300, 1) }
+
+// walkRows changes a file at random and compares the count with the file after
+// each step.
+func walkRows(t *testing.T, n *localNode, steps int, seed uint64) {
+	path := t.TempDir() + "/B1 it's.jsonl"
+	f := fileWorker(t, n, metrics.Want{Kind: metrics.WantRows, Path: path, Every: time.Second})
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	resets := map[string]int{}
+	f.p.out = func(fr metrics.Frame) {
+		if fr.Kind == metrics.KindRows {
+			r, _ := metrics.Decode[metrics.RowsFact](fr)
+			resets[r.Reset]++
+		}
+	}
+	serial := 0
+	some := func() string {
+		var b strings.Builder
+		for range 1 + rnd.IntN(6) {
+			serial++
+			fmt.Fprintf(&b, `{"id":%d,"text":"`, serial)
+			for range rnd.IntN(400) {
+				b.WriteByte(byte('a' + rnd.IntN(26)))
+			}
+			b.WriteString("\"}\n")
+		}
+		text := b.String()
+		if rnd.IntN(3) == 0 {
+			text = text[:len(text)-1-rnd.IntN(8)] // its end comes later, or never
+		}
+		return text
+	}
+	write(t, path, "")
+	for step := range steps {
+		what := rnd.IntN(20)
+		switch {
+		case what < 14:
+			add(t, path, some())
+		case what == 14:
+			st, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, rnd.Int64N(st.Size()+1)); err != nil {
+				t.Fatal(err)
+			}
+			add(t, path, some()+some())
+		case what == 15:
+			write(t, path, some()+some()+some())
+		case what == 16:
+			write(t, path+".new", some()+some())
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		case what == 17:
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, some()+string(data)+some())
+		case what == 18:
+			write(t, path, "")
+		case what == 19:
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, f)
+			write(t, path, some())
+		}
+		settle(t, f)
+		r := f.rows[path]
+		if want := newlines(t, path); r.rows != want || !r.done {
+			t.Fatalf("step %d (%d): %d rows, the file has %d; counted to %d of %d, reset %q, error %q", step, what, r.rows, want, r.off, r.size, r.reset, r.err)
+		}
+	}
+	if steps >= 300 && (resets["replaced"] == 0 || resets["truncated"] == 0 || resets["rewritten"] == 0) {
+		t.Errorf("the walk met no reset of some kind: %v", resets)
+	}
+}
+
+func TestFirstCountInSlices(t *testing.T) {
+	path := t.TempDir() + "/big.jsonl"
+	row := strings.Repeat("y", 1023) + "\n"
+	write(t, path, strings.Repeat(row, 20<<10)+"torn") // 20 MiB
+	f := fileWorker(t, newLocalNode(t), metrics.Want{Kind: metrics.WantRows, Path: path, Every: time.Second})
+	var seen []metrics.RowsFact
+	f.p.out = func(fr metrics.Frame) {
+		if fr.Kind == metrics.KindRows {
+			r, _ := metrics.Decode[metrics.RowsFact](fr)
+			seen = append(seen, r)
+		}
+	}
+	settle(t, f)
+	if len(seen) < 3 {
+		t.Fatalf("only %d frames tell the progress", len(seen))
+	}
+	for i, r := range seen {
+		last := i == len(seen)-1
+		if r.Done != last || r.Size != 20<<20+4 || i > 0 && r.Offset <= seen[i-1].Offset {
+			t.Errorf("frame %d: %+v", i, r)
+		}
+	}
+	if r := seen[len(seen)-1]; r.Rows != 20<<10 || !r.Torn || r.Offset != r.Size {
+		t.Errorf("last: %+v", r)
+	}
+}
+
+func TestRowsResume(t *testing.T) {
+	path := t.TempDir() + "/rows.jsonl"
+	write(t, path, strings.Repeat("{\"row\":1}\n", 100))
+	n := newLocalNode(t)
+	want := metrics.Want{Kind: metrics.WantRows, Path: path, Every: time.Second}
+	f := fileWorker(t, n, want)
+	settle(t, f)
+	r := f.rows[path]
+	add(t, path, "{\"row\":2}\n")
+
+	// The earlier count is made wrong on purpose: only a count that is really
+	// taken up shows it.
+	want.ID, want.Head, want.Offset, want.Rows = r.id, headSum(r.head, ""), r.off, 5000
+	f = fileWorker(t, n, want)
+	settle(t, f)
+	if got := f.rows[path].rows; got != 5001 {
+		t.Errorf("resumed to %d rows, want 5001", got)
+	}
+	want.Head = "256:0000000000000000"
+	f = fileWorker(t, n, want)
+	settle(t, f)
+	if got := f.rows[path].rows; got != 101 {
+		t.Errorf("another head: %d rows, want a count from the start, 101", got)
+	}
+	want.ID = "1:1"
+	f = fileWorker(t, n, want)
+	settle(t, f)
+	if got := f.rows[path].rows; got != 101 {
+		t.Errorf("another file: %d rows, want 101", got)
+	}
+}
+
+func TestRowsUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	f := fileWorker(t, newLocalNode(t),
+		metrics.Want{Kind: metrics.WantRows, Path: dir + "/none.jsonl", Every: time.Second},
+		metrics.Want{Kind: metrics.WantRows, Path: dir, Every: time.Second})
+	errs := map[string]string{}
+	f.p.out = func(fr metrics.Frame) {
+		if fr.Kind == metrics.KindRows {
+			r, _ := metrics.Decode[metrics.RowsFact](fr)
+			errs[r.Path] = r.Err
+		}
+	}
+	settle(t, f)
+	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" {
+		t.Errorf("reasons: %q", errs)
+	}
+}
