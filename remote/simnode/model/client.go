@@ -140,7 +140,8 @@ func (c *client) ask(s *slot) {
 		s.part, s.index = p, i
 	}
 	srv := c.n.srv
-	if srv == nil || !srv.listening() || srv.eng == nil {
+	back := s.tries > 0
+	if srv == nil || !srv.listening() || srv.eng == nil || back && srv.phase == PhaseWarmup {
 		c.retry(s, "Cannot connect to host 127.0.0.1:8000 ssl:default [Connect call failed ('127.0.0.1', 8000)]")
 		return
 	}
@@ -151,15 +152,35 @@ func (c *client) ask(s *slot) {
 		limit: outputLimit, port: s.port, answer: func(reason string) { c.answered(s, srv, reason) },
 	}
 	srv.eng.add(s.req)
+	if back {
+		c.resume()
+	}
 }
 
-// retry waits longer each time, up to half a minute.
+// resume lets every waiting request try again now.
+func (c *client) resume() {
+	for _, s := range c.slots {
+		if !s.waiting {
+			continue
+		}
+		s.waiting, s.tries = false, 0
+		c.n.after(time.Duration(mix(uint64(s.port))%60)*time.Millisecond, func() { c.ask(s) })
+	}
+}
+
+// longestPause is the longest that a request waits for its next try.
+const longestPause = 4 * time.Second
+
+// retry waits longer each time, up to longestPause. While requests are refused
+// they go on only once /health says that the server is ready, and the first one
+// that gets through brings the others with it: a server that comes back meets
+// all of them at once.
 func (c *client) retry(s *slot, why string) {
 	c.retries++
 	s.waiting = true
 	s.tries++
 	c.print("[%s] prompt %d: %s, retry %d", s.part.name, s.index, why, s.tries)
-	pause := min(30*time.Second, time.Second<<min(s.tries-1, 5))
+	pause := min(longestPause, time.Second<<min(s.tries-1, 5))
 	spread := time.Duration(mix(uint64(s.port)*31+uint64(s.tries))%1000) * pause / 2000
 	c.n.after(pause/2+spread, func() {
 		if s.waiting {

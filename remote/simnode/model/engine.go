@@ -10,14 +10,14 @@ import (
 const (
 	stepBase     = 43_900 * time.Microsecond
 	stepRequest  = 397 * time.Microsecond
-	prefillBase  = 24 * time.Millisecond
-	prefillToken = 60 * time.Microsecond
+	prefillBase  = 10 * time.Millisecond
+	prefillToken = 25 * time.Microsecond
 	// clipTokens is how far ahead of a running request the engine reserves room
 	// (SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION).
 	clipTokens = 4096
 	// retractSteps is for how many steps a retraction makes room
 	// (SGLANG_RETRACT_DECODE_STEPS).
-	retractSteps = 400
+	retractSteps = 1200
 	// steadyMargin is the room, in tokens, that a settled pool keeps at least.
 	steadyMargin = 48
 )
@@ -26,11 +26,10 @@ const (
 // careful and falls step by step to its floor (SGLANG_INIT_NEW_TOKEN_RATIO and
 // its companions), in millionths. The floor and the pace are calibrated on the
 // run: 121 requests of 1,151 tokens fill the pool to 0.87 two minutes in.
-const ratioInit = 700_000
-
-var (
-	ratioFloor = 32_000.
-	ratioSteps = 1400
+const (
+	ratioInit  = 700_000
+	ratioFloor = 39_000
+	ratioSteps = 1300
 )
 
 // request is one request inside the engine.
@@ -223,91 +222,13 @@ func (e *engine) fill() bool {
 		return false
 	}
 	e.logPrefill(before, total)
-	if need := activation(total); need > e.s.free() {
+	if need := activation(total); need > e.s.free()+e.s.held {
 		e.s.outOfMemory(need)
 		return true
 	}
 	e.s.hold(activation(total))
 	e.n.after(prefillBase+time.Duration(total)*prefillToken, e.filled)
 	return true
-}
-
-// reserve is the room kept for the growth of running requests.
-func (e *engine) reserve() int {
-	sum := 0
-	for _, r := range e.running {
-		sum += min(r.limit-e.output(r), clipTokens)
-	}
-	return sum * e.ratio / 1_000_000
-}
-
-// admit says whether the head of the queue may join. Before the pool has ever
-// overflowed the engine trusts its estimate, as SGLang does; afterwards it
-// admits no more than fit when they are grown.
-func (e *engine) admit(r *request, left, ahead, room int) bool {
-	if !e.full {
-		return left+ahead < room
-	}
-	running := len(e.running) + len(e.batch)
-	return running < e.grown() && e.live+left+2*running+steadyMargin <= e.capacity
-}
-
-// grown is how many requests fit when each has the length that running requests
-// have on average once the ramp is over: the prompt and the mean output (half
-// of a longer one: whoever looks meets long requests more often). The pool then
-// stands at 0.973, because a request that ends leaves its own size free.
-func (e *engine) grown() int {
-	size := float64(e.n.meanSize())
-	wander := 0.9 * wave(e.n.scenario.seed^21, e.n.at.Seconds()/150)
-	return max(1, int(float64(e.capacity)*0.9735/size+wander))
-}
-
-// steady regulates the ends of a settled pool. Each running request may end at
-// any step, as exponential lengths mean, but the moment is when the pool is
-// just about to be full, and who ends goes evenly through young and old. Drawn
-// freely, the same lengths would make the node swing between 20 and 50 running
-// requests and retract; the run of the story held 35 and did neither.
-func (e *engine) steady() {
-	for len(e.running) > 0 {
-		margin := steadyMargin + int(mix(uint64(e.ended)^e.n.scenario.seed)%700)
-		if e.live+2*len(e.running)+margin <= e.capacity {
-			return
-		}
-		order := append([]*request(nil), e.running...)
-		sort.SliceStable(order, func(i, j int) bool { return order[i].base > order[j].base })
-		e.ended++
-		r := order[int(spread(e.n.scenario.seed, e.ended)*float64(len(order)))]
-		r.target = e.output(r)
-		e.remove(r)
-	}
-}
-
-// settle turns regulation on or off. Memoryless lengths allow it: what a
-// request has already written tells nothing of what is still to come.
-func (e *engine) settle(on bool) {
-	if e.settled == on {
-		return
-	}
-	e.settled = on
-	for _, r := range e.running {
-		r.target = r.limit
-		if !on {
-			luck := source(uint64(r.id) ^ e.n.scenario.seed)
-			r.target = min(r.limit, e.output(r)+exponential(float64(e.n.meanSize()), unit(luck.next())))
-		}
-	}
-	sort.SliceStable(e.running, func(i, j int) bool { return e.running[i].ends() < e.running[j].ends() })
-}
-
-func (e *engine) remove(r *request) {
-	for i, q := range e.running {
-		if q == r {
-			e.running = append(e.running[:i], e.running[i+1:]...)
-			break
-		}
-	}
-	r.out, r.active = r.target, false
-	e.finish(r)
 }
 
 // filled ends a prefill: each request that is whole has its first token.
@@ -327,7 +248,6 @@ func (e *engine) filled() {
 		r.done = 0
 		r.out++
 		e.live++
-		e.count.genTokens++
 		if r.first == 0 {
 			r.first = e.n.at
 			e.count.ttft.add((r.first - r.arrived).Seconds())
@@ -380,7 +300,6 @@ func (e *engine) decoded() {
 	e.step++
 	e.live += len(e.running)
 	e.generated += len(e.running)
-	e.count.genTokens += int64(len(e.running))
 	e.count.decodeTokens += int64(len(e.running))
 	e.count.decodePasses++
 	floor := e.floorRatio()
@@ -411,47 +330,11 @@ func (e *engine) finish(r *request) {
 	}
 	e.count.finished++
 	e.count.promptTokens += int64(r.prompt)
+	e.count.genTokens += int64(r.out)
 	e.count.latency.add((e.n.at - r.arrived).Seconds())
 	reason := "stop"
 	if r.out >= r.limit {
 		reason = "length"
 	}
 	r.answer(reason)
-}
-
-// retract takes back the youngest requests until the rest can go on for
-// retractSteps steps, and queues them again with what they have.
-func (e *engine) retract() {
-	before := e.ratio
-	order := append([]*request(nil), e.running...)
-	sort.SliceStable(order, func(i, j int) bool { return e.output(order[i]) > e.output(order[j]) })
-	taken, gained := 0, 0
-	for len(order) > 1 && e.live+len(order)*retractSteps > e.capacity {
-		r := order[len(order)-1]
-		order = order[:len(order)-1]
-		r.out = e.output(r)
-		r.active = false
-		size := r.prompt + r.out
-		e.live -= size
-		gained += size
-		taken++
-		e.count.retractedIn += int64(r.prompt)
-		e.count.retractedOut += int64(r.out)
-		e.queue = append(e.queue, r)
-	}
-	kept := e.running[:0]
-	decoded, allowed := 0, 0
-	for _, r := range e.running {
-		if r.active {
-			kept = append(kept, r)
-			decoded += e.output(r)
-			allowed += r.limit
-		}
-	}
-	clear(e.running[len(kept):])
-	e.running = kept
-	e.count.retracted += taken
-	e.ratio = min(1_000_000, int(int64(decoded+retractSteps*len(kept))*1_000_000/int64(allowed+1)))
-	e.full = true
-	e.logRetract(taken, gained, before)
 }

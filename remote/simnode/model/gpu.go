@@ -151,7 +151,7 @@ func (n *Node) loseGPU(i int) {
 		n.kernel(time.Duration(k)*40*time.Microsecond, text)
 	}
 	if n.srv != nil && n.srv.eng != nil {
-		n.srv.eng.hung = true
+		n.srv.eng.hang()
 	}
 }
 

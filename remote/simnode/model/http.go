@@ -148,7 +148,7 @@ func (s *server) health(port int, method, target, path string) Reply {
 	look = func() {
 		switch {
 		case done || !s.alive():
-		case s.eng.count.lastBatch > asked:
+		case s.eng.count.lastBatch >= asked:
 			done = true
 			answer(s.reply(port, method, target, 200, "text/plain", ""))
 		case s.n.at-asked >= 20*time.Second:

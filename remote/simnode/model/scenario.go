@@ -80,7 +80,7 @@ func job(rows, target int) func(*Node) []*part {
 	return func(n *Node) []*part {
 		return []*part{
 			{name: "B1_glaive", target: 10_000, mean: 1570, prompt: 310, seed: 0xB1, rows: 10_000, changed: n.epoch.Add(-37 * time.Minute)},
-			{name: "B2_opencodeinstruct", target: target, mean: 4000, prompt: 420, seed: 0xB2, rows: rows, changed: n.epoch.Add(-11 * time.Minute)},
+			{name: "B2_opencodeinstruct", target: target, mean: 4000, prompt: 420, seed: mix(96 + 0xB2), rows: rows, changed: n.epoch.Add(-11 * time.Minute)},
 		}
 	}
 }
@@ -88,7 +88,7 @@ func job(rows, target int) func(*Node) []*part {
 // run is the story's run up to a time after the client's start.
 func run(name, title string, since time.Duration, more ...moment) Scenario {
 	return Scenario{
-		Name: name, Title: title, Job: 88_000, before: start5 + since, seed: seed5, noise: 1, clientLoad: 6 * time.Second,
+		Name: name, Title: title, Job: 88_000, before: start5 + since, seed: seed5, noise: 8624, clientLoad: 11800 * time.Millisecond,
 		parts: job(1374, 10_000), history: starts,
 		script: append([]moment{{0, launch(serverArgv)}, {start5, clientRun()}}, more...),
 	}
@@ -116,6 +116,17 @@ func Scenarios() []Scenario {
 	oom := run("oom", "mem-fraction-static 0.93: crashed in its first large prefill", 40*time.Second)
 	oom.script[0].do = launch(with(serverArgv, "--mem-fraction-static", "0.93"))
 
+	hang := run("hang", "no token for three minutes, /health still 200", long,
+		moment{start5 + long - 3*time.Minute, func(n *Node) { n.srv.eng.hang() }})
+	hang.script[0].do = func(n *Node) {
+		n.Launch(Launch{Argv: with(serverArgv, "--watchdog-timeout", "3600"), Dir: "/data/eagle3",
+			Env: append([]string{"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION=0"}, runEnv...)})
+	}
+
+	lost := run("gpu-lost", "one GPU has fallen off the bus", long,
+		moment{start5 + long - 4*time.Minute, func(n *Node) { n.loseGPU(5) }})
+	lost.script[0].do = launch(with(serverArgv, "--watchdog-timeout", "3600"))
+
 	return []Scenario{
 		run("story", "19 minutes into the run: settled, the client's log empty", 19*time.Minute),
 		run("ramp", "2 minutes into the run: fast, because requests are young", 2*time.Minute),
@@ -123,14 +134,12 @@ func Scenarios() []Scenario {
 		idle,
 		loading,
 		oom,
-		run("hang", "no token for three minutes, /health still 200", long,
-			moment{start5 + long - 3*time.Minute, func(n *Node) { n.srv.eng.hung = true }}),
+		hang,
 		run("client-dead", "client killed six minutes ago, server idle", long,
 			moment{start5 + long - 6*time.Minute, kill(ClientMain)}),
 		run("no-server", "server killed five minutes ago, client retries", long,
 			moment{start5 + long - 5*time.Minute, kill(ServerMain)}),
-		run("gpu-lost", "one GPU has fallen off the bus", long,
-			moment{start5 + long - 4*time.Minute, func(n *Node) { n.loseGPU(5) }}),
+		lost,
 	}
 }
 

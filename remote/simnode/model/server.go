@@ -173,13 +173,16 @@ func (s *server) child(role Role, sig Signal) {
 	if role == Tracker {
 		return
 	}
-	if s.eng == nil {
-		s.log(mainRank, "Rank 0 scheduler is dead. Please check if there are relevant logs.")
+	if rank, ok := role.rank(); ok && !s.listening() {
+		s.log(mainRank, "Rank %d scheduler is dead. Please check if there are relevant logs.", rank)
 		s.log(mainRank, "Exit code: %d", -int(sig))
+		s.raw("Traceback (most recent call last):\n  File \"/usr/local/lib/python3.12/dist-packages/sglang/srt/entrypoints/engine.py\", line 1004, in _wait_for_scheduler_ready\n    raise e\nEOFError\n")
 		s.die(1)
 		return
 	}
-	s.eng.hung = true
+	if s.eng != nil {
+		s.eng.hang()
+	}
 }
 
 // term drains as the real server does: it waits for requests in flight without
@@ -262,5 +265,35 @@ func (s *server) outOfMemory(need int64) {
 		if s.alive() {
 			s.signal(ServerMain, SIGQUIT)
 		}
+	})
+}
+
+// hang stops the scheduler where it is. Its watchdog looks every half of its
+// time and ends the server when a batch has stood still for longer than that.
+func (e *engine) hang() {
+	if e.hung {
+		return
+	}
+	e.hung = true
+	limit := time.Duration(e.flags.Watchdog) * time.Second
+	if len(e.running)+len(e.batch) == 0 || limit <= 0 {
+		return
+	}
+	e.n.after(limit+limit/4, func() {
+		if !e.s.alive() {
+			return
+		}
+		for rank := range e.flags.TP {
+			pid := e.s.pids[Scheduler(rank)]
+			e.s.log(rank, "Pyspy dump for PID %d:\nProcess %d: sglang::scheduler_TP%d\nThread %d (active): \"MainThread\"\n    synchronize (torch/cuda/streams.py:231)\n    event_loop_overlap (sglang/srt/managers/scheduler.py:1124)", pid, pid, rank, pid)
+		}
+		for rank := range e.flags.TP {
+			e.s.log(rank, "Scheduler watchdog timeout (self.watchdog_timeout=%d, self.soft=False)", e.flags.Watchdog)
+		}
+		e.n.after(5*time.Second, func() {
+			if e.s.alive() {
+				e.s.signal(ServerMain, SIGQUIT)
+			}
+		})
 	})
 }

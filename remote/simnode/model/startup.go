@@ -201,8 +201,25 @@ func (u *startup) host() {
 	u.ranks(func(rank int) {
 		s.log(rank, "Allocating %.2f GB host memory for hierarchical KV cache.", float64(s.flags.hostBytes())/1e9)
 	})
-	u.do(func() { s.pinned = true })
-	u.wait(26 * time.Second)
+	u.wait(13 * time.Second)
+	u.do(func() {
+		if s.flags.hostBytes()*int64(s.flags.TP) > s.n.Host().MemAvailable {
+			s.hostKill(5 % s.flags.TP)
+			return
+		}
+		s.pinned = true
+	})
+	u.wait(13 * time.Second)
+}
+
+// hostKill is the kernel ending one rank because the host's memory is used up:
+// each rank had checked only itself against it.
+func (s *server) hostKill(rank int) {
+	pid := s.pids[Scheduler(rank)]
+	s.n.kernel(0, "sglang::schedul invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0, oom_score_adj=0")
+	s.n.kernel(time.Millisecond, fmt.Sprintf("Out of memory: Killed process %d (sglang::schedul) total-vm:%dkB, anon-rss:%dkB, file-rss:1204kB, shmem-rss:0kB, UID:0 pgtables:412804kB oom_score_adj:0",
+		pid, (s.flags.hostBytes()+90*gib)/1024, s.flags.hostBytes()/2/1024))
+	s.child(Scheduler(rank), SIGKILL)
 }
 
 // serve opens the port, warms up and is ready.
