@@ -141,7 +141,7 @@ func (c *client) ask(s *slot) {
 	}
 	srv := c.n.srv
 	back := s.tries > 0
-	if srv == nil || !srv.listening() || srv.eng == nil || back && srv.phase == PhaseWarmup {
+	if srv == nil || !srv.listening() || srv.eng == nil || back && (srv.phase != PhaseReady || c.n.at-srv.ready < calm) {
 		c.retry(s, "Cannot connect to host 127.0.0.1:8000 ssl:default [Connect call failed ('127.0.0.1', 8000)]")
 		return
 	}
@@ -168,18 +168,22 @@ func (c *client) resume() {
 	}
 }
 
-// longestPause is the longest that a request waits for its next try.
-const longestPause = 4 * time.Second
+// A request that was refused waits for at most longestPause before its next
+// try, and a server that comes back is left alone for calm: only then the first
+// one gets through, and it brings all others with it, so that the server meets
+// them at once.
+const (
+	longestPause = 4 * time.Second
+	calm         = 5 * time.Second
+)
 
-// retry waits longer each time, up to longestPause. While requests are refused
-// they go on only once /health says that the server is ready, and the first one
-// that gets through brings the others with it: a server that comes back meets
-// all of them at once.
 func (c *client) retry(s *slot, why string) {
 	c.retries++
 	s.waiting = true
 	s.tries++
-	c.print("[%s] prompt %d: %s, retry %d", s.part.name, s.index, why, s.tries)
+	if s.tries == 1 || s.tries%15 == 0 {
+		c.print("[%s] prompt %d: %s, retry %d", s.part.name, s.index, why, s.tries)
+	}
 	pause := min(longestPause, time.Second<<min(s.tries-1, 5))
 	spread := time.Duration(mix(uint64(s.port)*31+uint64(s.tries))%1000) * pause / 2000
 	c.n.after(pause/2+spread, func() {
