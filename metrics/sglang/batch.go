@@ -24,7 +24,7 @@ func batchBody(msg []byte) (body []byte, decode, ok bool) {
 		return nil, false, false
 	}
 	// "Decode batch" must go on with its figures, not with prose.
-	if len(body) == 0 || body[0] != ',' && body[0] != '.' && body[0] != ' ' {
+	if len(body) < 2 || body[0] != ',' && body[0] != '.' && (body[0] != ' ' || body[1] != '[' && body[1] != '#') {
 		return nil, false, false
 	}
 	if bytes.IndexByte(body, '#') < 0 {

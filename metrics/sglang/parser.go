@@ -164,7 +164,7 @@ func (p *Parser) piece(b []byte) {
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, 0) >= 0 {
 		b = []byte(metrics.Clean(string(b), 0))
 	}
-	if b[0] == 0xe2 || b[len(b)-1] >= 0x80 {
+	if len(b) > 0 && (b[0] == 0xe2 || b[len(b)-1] >= 0x80) {
 		b = trimBorder(b)
 	}
 	if len(b) == 0 {
