@@ -22,14 +22,16 @@ type Board struct {
 	offset  time.Duration // node clock minus local clock
 	boot    time.Time     // on the local clock
 
-	link     metrics.Link
-	channels map[string]metrics.Channel
-	cfg      metrics.Config
-	guards   map[string][]metrics.Guard
-	saved    map[string]metrics.SavedFile
-	imported []metrics.Start
-	notes    []metrics.Note
-	journals []string // lines of restart journals, newest last
+	link      metrics.Link
+	relinked  time.Time // when the link came back after it was down
+	lastHeard time.Time // newest data before that
+	channels  map[string]metrics.Channel
+	cfg       metrics.Config
+	guards    map[string][]metrics.Guard
+	saved     map[string]metrics.SavedFile
+	imported  []metrics.Start
+	notes     []metrics.Note
+	journals  []string // lines of restart journals, newest last
 
 	sys     hostState
 	gpus    gpuState
@@ -44,7 +46,8 @@ type Board struct {
 	dirs    map[string][]metrics.FileStat
 	rows    map[string]*rowState
 	data    map[string]*dataState
-	job     jobState
+	sets    map[string]*setState
+	job     setState
 	kernel  []kernelLine
 
 	events  []metrics.Event
@@ -73,6 +76,7 @@ func New() *Board {
 		dirs:     map[string][]metrics.FileStat{},
 		rows:     map[string]*rowState{},
 		data:     map[string]*dataState{},
+		sets:     map[string]*setState{},
 		gpus:     newGPUState(),
 		engine:   findings.New(metrics.Config{}),
 		bad:      map[metrics.Kind]string{},

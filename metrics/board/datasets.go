@@ -17,11 +17,6 @@ type dataState struct {
 	growing bool // it was seen to grow
 }
 
-// jobState is what is kept about the job between snapshots.
-type jobState struct {
-	done map[string]time.Time
-}
-
 // isData tells the names of files that can hold rows.
 func isData(p string) bool {
 	switch path.Ext(p) {

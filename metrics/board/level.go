@@ -48,6 +48,7 @@ type level struct {
 	seed      []float64 // tok/s of the half window before, while there are too few
 	stride    int
 	skip      int
+	valued    int // for which values median and spread were reckoned
 	median    float64
 	spread    float64
 	running   float64 // medians of the newest settled window
@@ -118,7 +119,7 @@ func (l *level) judge(t time.Time) {
 		// Too little is known to say that the level ended, or that it began.
 	case ok && !l.settled:
 		l.settled, l.since, l.failSince = true, t, time.Time{}
-		l.vals, l.stride, l.skip = nil, 1, 0
+		l.vals, l.stride, l.skip, l.valued = nil, 1, 0, 0
 		l.seed = l.seed[:0]
 		for _, p := range l.pts {
 			if p.t.After(t.Add(-window / 2)) {
@@ -134,12 +135,19 @@ func (l *level) judge(t time.Time) {
 		// burst, which every overlapping window sees, does not end the level.
 		l.settled, l.since, l.failSince, l.vals = false, time.Time{}, time.Time{}, nil
 	}
-	if l.settled {
-		l.median, l.spread = medianSpread(l.vals)
-		if len(l.vals) < seedUntil {
-			l.median, l.spread = medianSpread(slices.Concat(l.seed, l.vals))
+}
+
+// value gives the settled level in tok/s and half of its interquartile range.
+func (l *level) value() (med, spread float64) {
+	if n := len(l.vals) + l.stride<<16; n != l.valued {
+		l.valued = n
+		vals := l.vals
+		if len(vals) < seedUntil {
+			vals = slices.Concat(l.seed, vals)
 		}
+		l.median, l.spread = medianSpread(vals)
 	}
+	return l.median, l.spread
 }
 
 // flatWindow compares the halves of the window that ends at t; full is false

@@ -28,6 +28,11 @@ func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
 		b.offset = s.Now.Sub(f.At)
 		b.boot = f.At.Add(-time.Duration(s.UptimeS * float64(time.Second)))
 	}
+	for _, l := range b.logs {
+		if !l.seen {
+			l.zone = s.ZoneSec
+		}
+	}
 }
 
 func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
@@ -38,7 +43,8 @@ func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
 		switch {
 		case l.Status == metrics.LinkDown:
 			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link down", reason)})
-		case l.Status == metrics.LinkUp && (was == metrics.LinkDown || was == metrics.LinkSuspect):
+		case l.Status == metrics.LinkUp && !b.link.LastData.IsZero() && was != metrics.LinkSuspect:
+			b.relinked, b.lastHeard = f.At, b.link.LastData
 			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link up again", reason)})
 		}
 	}

@@ -90,7 +90,6 @@ type rowState struct {
 	at     time.Time
 	seen   bool // a whole count is known
 	trail  trail
-	series metrics.Series
 	grew   time.Time // newest growth, local clock
 	gaps   []float64 // seconds between observed growths
 	judged *metrics.RowsJudged
@@ -121,7 +120,6 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		s.seen = true
 		if sf, ok := b.saved[path]; ok && sf.ID == r.ID && sf.Rows <= r.Rows && !sf.At.IsZero() && sf.At.Before(f.At) {
 			s.trail.add(sf.At, float64(sf.Rows))
-			s.series.Add(sf.At, float64(sf.Rows))
 		} else if s.fresh {
 			s.trail.add(b.begun, 0)
 		}
@@ -140,7 +138,6 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		s.grew = grew
 	}
 	s.trail.add(f.At, rows)
-	s.series.Add(f.At, rows)
 }
 
 // gap is the usual time between growths, 0 before four were seen.

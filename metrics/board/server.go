@@ -19,6 +19,8 @@ const (
 	// loadsFresh is how long an answer of /v1/loads speaks for the present.
 	loadsFresh = 30 * time.Second
 	sectionLag = 30 * time.Second
+	// catchUp is the time that logs get to be read up to date after a broken link.
+	catchUp = 15 * time.Second
 )
 
 // serverState is one server as it is followed.
@@ -127,9 +129,13 @@ func (b *Board) readySince() time.Time {
 }
 
 // present is the moment up to which the node was heard: while the link is down,
-// silence of a log proves nothing.
+// and until the logs could catch up after it came back, their silence proves
+// nothing.
 func (b *Board) present() time.Time {
-	if b.link.Status == metrics.LinkUp || b.link.Status == "" || b.link.LastData.IsZero() {
+	switch {
+	case !b.relinked.IsZero() && b.now.Sub(b.relinked) < catchUp:
+		return b.lastHeard
+	case b.link.Status == metrics.LinkUp || b.link.Status == "" || b.link.LastData.IsZero():
 		return b.now
 	}
 	return b.link.LastData
@@ -388,8 +394,9 @@ func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 	}
 	if lv.settled {
 		g.Since = lv.since
-		g.Settled = metrics.Fixed(lv.median, lv.judged, sourceLog)
-		g.Spread = metrics.Fixed(lv.spread, lv.judged, sourceLog)
+		med, spread := lv.value()
+		g.Settled = metrics.Fixed(med, lv.judged, sourceLog)
+		g.Spread = metrics.Fixed(spread, lv.judged, sourceLog)
 	}
 	switch {
 	case lv.settled && out.Capacity.Known && lv.perReq > 0:

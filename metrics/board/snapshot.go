@@ -32,6 +32,7 @@ func (b *Board) evaluate() {
 	b.active, b.history, b.cannot = b.engine.Eval(findings.Input{Snap: s})
 	b.finish(s)
 	b.snap = s
+	b.keepRates(s)
 }
 
 // finish gives a snapshot the newest findings and the verdict.
@@ -58,11 +59,11 @@ func (b *Board) build() *metrics.Snapshot {
 		s.Servers = append(s.Servers, b.snapshotServer(srv, s.Starts))
 	}
 	slices.SortStableFunc(s.Servers, compareServers)
-	b.lowestOf(s)
 	b.matchClients()
 	s.Datasets = b.datasets()
 	s.Clients = b.snapshotClients(s.Datasets)
 	s.Job = b.snapshotJob(s)
+	b.enrichStart(s)
 	s.Events = withStarts(b.events, s.Starts)
 	s.Logs = map[string]*metrics.LogTail{}
 	for p, l := range b.logs {
@@ -95,21 +96,30 @@ func (b *Board) guardList() []metrics.Guard {
 	return out
 }
 
-// lowestOf gives the running start the least free memory that was seen, in GiB.
-func (b *Board) lowestOf(s *metrics.Snapshot) {
+// enrichStart gives the running start what only the whole node tells: the least
+// free memory that was seen in GiB, rows a minute, and the part that grows.
+func (b *Board) enrichStart(s *metrics.Snapshot) {
 	low := metrics.Figure{}
 	for _, g := range s.GPUs {
 		if g.MemLowest.Known && (!low.Known || g.MemLowest.V < low.V) {
 			low = g.MemLowest
 		}
 	}
-	if !low.Known {
-		return
-	}
 	for i := range s.Starts {
-		if s.Starts[i].Outcome == "running" {
+		st := &s.Starts[i]
+		if st.Outcome != "running" {
+			continue
+		}
+		if low.Known {
 			v := low.V / 1024
-			s.Starts[i].LowestFree = &v
+			st.LowestFree = &v
+		}
+		if s.Job.PerMin.Known && st.Settled != nil {
+			v := s.Job.PerMin.V
+			st.RowsPerMin = &v
+		}
+		if len(s.Datasets) > 0 && growing(&s.Datasets[0], b.present()) {
+			st.Dataset = s.Datasets[0].Name
 		}
 	}
 }
@@ -307,9 +317,12 @@ func (b *Board) seriesMap(servers []*serverState) map[metrics.SeriesKey]*metrics
 		put(metrics.SeriesPerReq, s.s.ID, &w.perReq)
 		put(metrics.SeriesAcceptLen, s.s.ID, &w.accept)
 	}
-	for p, r := range b.rows {
-		put(metrics.SeriesRows, p, &r.series)
+	for p, set := range b.sets {
+		put(metrics.SeriesRows, p, &set.rows)
+		put(metrics.SeriesRowRate, p, &set.rate)
 	}
+	put(metrics.SeriesRows, "", &b.job.rows)
+	put(metrics.SeriesRowRate, "", &b.job.rate)
 	put(metrics.SeriesLoad, "", &b.sys.load)
 	put(metrics.SeriesMemAvail, "", &b.sys.mem)
 	return out

@@ -155,8 +155,11 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 	set(&out.HeadroomGB, sec.headroom.V, sec.headroom.Known)
 	lv := &sec.level
 	set(&out.Peak, lv.peak.tps, lv.peak.tps > 0)
-	set(&out.Settled, lv.median, lv.settled)
-	set(&out.Spread, lv.spread, lv.settled)
+	if lv.settled {
+		med, spread := lv.value()
+		set(&out.Settled, med, true)
+		set(&out.Spread, spread, true)
+	}
 	set(&out.PerRequest, lv.perReq, lv.settled)
 	set(&out.Running, lv.running, lv.settled)
 	if lv.settled {

@@ -390,7 +390,8 @@ func (w *work) sum(s *section, t time.Time, valid bool, bt *sglang.Batch) {
 	was := s.level.settled
 	s.level.add(point{t: t, running: running, perReq: perReq, tps: tps})
 	if s.level.settled && !was {
-		w.board.event(metrics.Event{At: s.level.since, Kind: "settled", Text: fmt.Sprintf("settled at %s tok/s", metrics.Count(s.level.median)), Ref: w.path})
+		med, _ := s.level.value()
+		w.board.event(metrics.Event{At: s.level.since, Kind: "settled", Text: fmt.Sprintf("settled at %s tok/s", metrics.Count(med)), Ref: w.path})
 	}
 }
 
