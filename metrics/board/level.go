@@ -102,8 +102,8 @@ func (l *level) restart() {
 }
 
 func (l *level) trim(t time.Time) {
-	n := 0
-	for n < len(l.pts) && t.Sub(l.pts[n].t) > window {
+	n := 0 // one point before the window stays: it shows that the window is covered
+	for n+1 < len(l.pts) && t.Sub(l.pts[n+1].t) >= window {
 		n++
 	}
 	if n > 0 {
@@ -178,7 +178,7 @@ func (l *level) flatWindow(t time.Time) (ok, full bool) {
 			return false, false
 		}
 	}
-	if first.After(begin.Add(hop)) {
+	if first.After(begin) {
 		return false, false
 	}
 	if !l.started.IsZero() && l.started.Before(mid) {
