@@ -1,0 +1,103 @@
+package tui
+
+import (
+	tea "charm.land/bubbletea/v2"
+)
+
+// promptDialog is a question of the connection: a host key, a secret, a touch.
+// Its answer goes back once, whatever happens to the dialog.
+type promptDialog struct {
+	p  Prompt
+	in input
+}
+
+// prompt opens a question, or withdraws one that is no longer asked.
+func (m *Model) prompt(p Prompt) {
+	for _, d := range m.dialogs {
+		if pd, ok := d.(*promptDialog); ok && pd.p.ID == p.ID {
+			m.close(pd)
+			break
+		}
+	}
+	if p.Kind == PromptWithdraw {
+		return
+	}
+	d := &promptDialog{p: p}
+	d.in.secret = p.Kind == PromptSecret
+	m.ask(d)
+}
+
+func (d *promptDialog) draw(_ *Model, screen area) {
+	body := wrap(clean(d.p.Text), min(screen.w(), 76)-4, 6)
+	h := len(body) + 6
+	if d.p.Fingerprint != "" {
+		h += 2
+	}
+	a := popup(screen, 76, h, clean(d.p.Title), stWarn)
+	y := 0
+	for _, row := range body {
+		a.put(0, y, row, stText)
+		y++
+	}
+	if d.p.Fingerprint != "" {
+		a.cut(0, y+1, a.w(), clean(d.p.Fingerprint), stStrong)
+		y += 2
+	}
+	y++
+	hint := line{sp("enter", stAccent.bold()), sp(" answer   ", stDim), sp("esc", stAccent.bold()), sp(" decline", stDim)}
+	switch d.p.Kind {
+	case PromptHostKey:
+		hint = line{sp("y", stAccent.bold()), sp(" trust it and remember   ", stDim), sp("n", stAccent.bold()), sp(" or ", stDim), sp("esc", stAccent.bold()), sp(" decline", stDim)}
+	case PromptTouch:
+		hint = line{sp("touch your key; ", stStrong), sp("esc", stAccent.bold()), sp(" gives up", stDim)}
+	default:
+		d.in.draw(a, 0, y, a.w())
+		y += 2
+	}
+	a.line(0, min(y, a.h()-1), a.w(), hint)
+}
+
+func (d *promptDialog) answer(m *Model, text string, ok bool) tea.Cmd {
+	m.close(d)
+	d.in.set("")
+	if m.opt.Actions != nil {
+		m.opt.Actions.Answer(d.p.ID, text, ok)
+	}
+	return nil
+}
+
+func (d *promptDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
+	key := k.String()
+	switch {
+	case key == "esc":
+		return d.answer(m, "", false)
+	case d.p.Kind == PromptHostKey:
+		switch key {
+		case "y":
+			return d.answer(m, "yes", true)
+		case "n":
+			return d.answer(m, "no", false)
+		}
+	case d.p.Kind == PromptTouch:
+	case key == "enter":
+		return d.answer(m, d.in.text(), true)
+	default:
+		d.in.key(k)
+	}
+	return nil
+}
+
+// paste is taken where something is typed; a host key is never trusted by it.
+func (d *promptDialog) paste(_ *Model, text string) tea.Cmd {
+	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
+		d.in.insert(text)
+	}
+	return nil
+}
+
+func (d *promptDialog) cursor() (x, y int, ok bool) {
+	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
+		return d.in.cursor()
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,207 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// lineDialog asks for one line of text.
+type lineDialog struct {
+	title, hint string
+	in          input
+	done        func(m *Model, text string) tea.Cmd
+}
+
+func newLineDialog(title, hint, start string, done func(m *Model, text string) tea.Cmd) *lineDialog {
+	d := &lineDialog{title: title, hint: hint, done: done}
+	d.in.set(start)
+	return d
+}
+
+func (d *lineDialog) draw(_ *Model, screen area) {
+	a := popup(screen, 70, 5, d.title, stAccent)
+	d.in.draw(a, 0, 0, a.w())
+	a.cut(0, 1, a.w(), d.hint, stDim)
+	a.line(0, 2, a.w(), line{sp("enter", stAccent.bold()), sp(" done   ", stDim), sp("esc", stAccent.bold()), sp(" leave it", stDim)})
+}
+
+func (d *lineDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "esc":
+		m.close(d)
+	case "enter":
+		m.close(d)
+		return d.done(m, d.in.text())
+	default:
+		d.in.key(k)
+	}
+	return nil
+}
+
+func (d *lineDialog) paste(_ *Model, text string) tea.Cmd { d.in.insert(text); return nil }
+
+func (d *lineDialog) cursor() (x, y int, ok bool) { return d.in.cursor() }
+
+// palette runs any command by name.
+type palette struct {
+	in  input
+	sel int
+}
+
+func (d *palette) matches(m *Model) []binding {
+	word, _, _ := strings.Cut(strings.TrimLeft(d.in.text(), " "), " ")
+	var out []binding
+	view := m.topName()
+	for _, b := range allBindings() {
+		if !m.usable(&b, view) || b.do == nil || b.name == "command" || b.group == "Move" || strings.HasPrefix(b.name, "pane-") {
+			continue
+		}
+		if strings.HasPrefix(b.name, word) || word != "" && strings.Contains(b.name, word) {
+			out = append(out, b)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b binding) int {
+		pa, pb := strings.HasPrefix(a.name, word), strings.HasPrefix(b.name, word)
+		if pa != pb {
+			if pa {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return out
+}
+
+func (d *palette) draw(m *Model, screen area) {
+	a := popup(screen, 76, min(16, screen.h()), "command", stAccent)
+	a.put(0, 0, ":", stAccent.bold())
+	d.in.draw(a, 1, 0, a.w()-1)
+	found := d.matches(m)
+	d.sel = max(min(d.sel, len(found)-1), 0)
+	h := a.h() - 1
+	top := max(d.sel-h+1, 0)
+	for i := top; i < len(found) && i-top < h; i++ {
+		b := found[i]
+		y := 1 + i - top
+		st := stText
+		if i == d.sel {
+			a.sub(0, y, a.w(), 1).clear(style{bg: roleSelect})
+			st.bg = roleSelect
+		}
+		bg := st.bg
+		a.cut(0, y, 16, b.name, st.bold())
+		a.cut(17, y, 9, b.show, stAccent.on(bg))
+		a.cut(27, y, a.w()-27, b.help, stDim.on(bg))
+		if i == d.sel && !m.colours() {
+			a.put(16, y, "<", stStrong)
+		}
+	}
+}
+
+func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
+	found := d.matches(m)
+	switch k.String() {
+	case "esc":
+		m.close(d)
+	case "down", "ctrl+n":
+		d.sel++
+	case "up", "ctrl+p":
+		d.sel--
+	case "tab":
+		if d.sel < len(found) {
+			rest := ""
+			if found[d.sel].arg != "" {
+				rest = " "
+			}
+			d.in.set(found[d.sel].name + rest)
+		}
+	case "enter":
+		m.close(d)
+		word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")
+		for _, b := range found {
+			if b.name == word {
+				return b.do(m, strings.TrimSpace(arg))
+			}
+		}
+		if d.sel < len(found) {
+			return found[d.sel].do(m, strings.TrimSpace(arg))
+		}
+		return m.say("no command " + word)
+	default:
+		d.in.key(k)
+		d.sel = 0
+	}
+	return nil
+}
+
+func (d *palette) paste(_ *Model, text string) tea.Cmd { d.in.insert(text); return nil }
+
+func (d *palette) cursor() (x, y int, ok bool) { return d.in.cursor() }
+
+// helpDialog lists the keys that work where it was opened.
+type helpDialog struct{ top int }
+
+// helpLines are the bindings of a view, group by group.
+func helpLines(m *Model) []line {
+	var out []line
+	view := m.topName()
+	for _, g := range groups {
+		first := true
+		for _, b := range allBindings() {
+			if b.group != g || len(b.keys) == 0 || !m.usable(&b, view) {
+				continue
+			}
+			if m.bindingFor(b.keys[0]) == nil || m.bindingFor(b.keys[0]).name != b.name {
+				continue
+			}
+			label := ""
+			if first {
+				label, first = g, false
+				if len(out) > 0 {
+					out = append(out, nil)
+				}
+			}
+			out = append(out, line{sp(padRight(label, 8), stStrong), sp(padRight(b.show, 11), stAccent.bold()), sp(b.help, stText)})
+		}
+	}
+	return out
+}
+
+func (d *helpDialog) draw(m *Model, screen area) {
+	lines := helpLines(m)
+	a := popup(screen, 88, min(len(lines)+2, screen.h()-2), "keys in "+m.topName()+"   (esc leaves, j k scroll, : finds all commands)", stAccent)
+	d.top = max(min(d.top, len(lines)-a.h()), 0)
+	for i := d.top; i < len(lines) && i-d.top < a.h(); i++ {
+		a.line(0, i-d.top, a.w(), lines[i])
+	}
+	if d.top+a.h() < len(lines) {
+		a.put(a.w()-2, a.h()-1, "▼", stAccent)
+	}
+}
+
+func (d *helpDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
+	switch k.String() {
+	case "j", "down":
+		d.top++
+	case "k", "up":
+		d.top--
+	case "ctrl+d", "pgdown":
+		d.top += 10
+	case "ctrl+u", "pgup":
+		d.top -= 10
+	case "g", "home":
+		d.top = 0
+	case "G", "end":
+		d.top = 1 << 20
+	case "esc", "q", "?", "enter":
+		m.close(d)
+	}
+	return nil
+}
+
+func (d *helpDialog) paste(*Model, string) tea.Cmd { return nil }
+
+func (d *helpDialog) cursor() (x, y int, ok bool) { return 0, 0, false }

@@ -1,0 +1,163 @@
+package tui
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// bufLimit bounds the lines of one log that are kept here; the file may have any
+// size.
+const bufLimit = 50_000
+
+// A logBuf is a run of whole lines of one log. It grows at its end with the
+// snapshot's tail, and at its start with slices that were asked for. A jump far
+// back replaces it; it then stands apart from the tail until it follows again.
+type logBuf struct {
+	lines []metrics.LogLine
+	first int64 // number of lines[0] in the file, 0 unknown
+	apart bool
+	head  bool // lines[0] is the file's first
+	// dropped counts the lines taken away at the start, for those who remember
+	// an index.
+	dropped int
+}
+
+// join takes the lines of the tail that are new. A tail that does not touch the
+// buffer (a gap, a new file) replaces it.
+func (b *logBuf) join(t *metrics.LogTail) {
+	if t == nil || b.apart {
+		return
+	}
+	fresh, ok := b.fresh(t)
+	if !ok {
+		b.lines = append([]metrics.LogLine(nil), t.Lines...)
+		b.first, b.head = t.First, t.First == 1
+		return
+	}
+	b.lines = append(b.lines, fresh...)
+	if over := len(b.lines) - bufLimit; over > 0 {
+		b.lines = append([]metrics.LogLine(nil), b.lines[over:]...)
+		if b.first > 0 {
+			b.first += int64(over)
+		}
+		b.head = false
+		b.dropped += over
+	}
+}
+
+func (b *logBuf) fresh(t *metrics.LogTail) ([]metrics.LogLine, bool) {
+	if len(b.lines) == 0 || len(t.Lines) == 0 {
+		return nil, len(b.lines) > 0
+	}
+	last := b.lines[len(b.lines)-1]
+	if b.first > 0 && t.First > 0 {
+		start := b.first + int64(len(b.lines)) - t.First
+		if start < 0 || start > int64(len(t.Lines)) {
+			return nil, false
+		}
+		if start > 0 && t.Lines[start-1].Text != last.Text {
+			return nil, false
+		}
+		return t.Lines[start:], true
+	}
+	for i := len(t.Lines) - 1; i >= 0; i-- {
+		if t.Lines[i].Off == last.Off && t.Lines[i].Text == last.Text {
+			return t.Lines[i+1:], true
+		}
+	}
+	return nil, false
+}
+
+// before puts an older slice in front, if it ends where the buffer begins; n is
+// how many lines came.
+func (b *logBuf) before(s LogSlice) (n int) {
+	if len(b.lines) == 0 {
+		return 0
+	}
+	for n = len(s.Lines); n > 0 && s.Lines[n-1].Off >= b.lines[0].Off; {
+		n--
+	}
+	if n == 0 {
+		b.head = true
+		return 0
+	}
+	b.lines = append(append([]metrics.LogLine(nil), s.Lines[:n]...), b.lines...)
+	if b.first > 0 {
+		b.first = max(b.first-int64(n), 1)
+	}
+	b.head = s.Lines[0].Off == 0
+	return n
+}
+
+// replace makes the slice the whole buffer, apart from the tail.
+func (b *logBuf) replace(s LogSlice) {
+	b.lines, b.first, b.apart, b.head = s.Lines, s.First, true, s.Start == 0
+}
+
+// after puts a younger slice behind.
+func (b *logBuf) after(s LogSlice) (n int) {
+	from := int64(-1)
+	if len(b.lines) > 0 {
+		from = b.lines[len(b.lines)-1].Off
+	}
+	for i, l := range s.Lines {
+		if l.Off > from {
+			b.lines = append(b.lines, s.Lines[i:]...)
+			return len(s.Lines) - i
+		}
+	}
+	return 0
+}
+
+// find looks for a line that fits, from one index on in a direction; -1: none.
+func (b *logBuf) find(from, by int, fits func(*metrics.LogLine) bool) int {
+	for i := from; i >= 0 && i < len(b.lines); i += by {
+		if fits(&b.lines[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// matcher finds a plain text: its case counts only where it has capitals.
+type matcher struct {
+	text string
+	fold bool
+}
+
+func newMatcher(text string) matcher {
+	m := matcher{text: text, fold: true}
+	for _, r := range text {
+		if unicode.IsUpper(r) {
+			m.fold = false
+		}
+	}
+	return m
+}
+
+func (m matcher) empty() bool { return m.text == "" }
+
+// next gives the span of the first hit in s from a byte on.
+func (m matcher) next(s string, from int) (start, end int, ok bool) {
+	if m.text == "" || from > len(s) {
+		return 0, 0, false
+	}
+	hay := s[from:]
+	if m.fold {
+		if lower := strings.ToLower(hay); len(lower) == len(hay) {
+			hay = lower
+		}
+	}
+	i := strings.Index(hay, m.text)
+	if i < 0 {
+		return 0, 0, false
+	}
+	return from + i, from + i + len(m.text), true
+}
+
+func (m matcher) in(s string) bool {
+	_, _, ok := m.next(s, 0)
+	return ok
+}

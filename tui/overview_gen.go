@@ -1,0 +1,293 @@
+package tui
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// drawGen draws how fast it really goes: the figure with its phase, and the
+// graph with starts and findings on its time axis.
+func (m *Model) drawGen(c *canvas) {
+	s, p := m.snap, m.pen()
+	srv := s.Server()
+	right := line{}
+	if srv != nil {
+		right = append(right, ageNote(p.old(srv.Gen.Now))...)
+	}
+	if len(right) > 0 {
+		right = append(right, sp("  ", stText))
+	}
+	right = append(right, sp("["+ranges[m.span].name+"]", stDim))
+	a := m.frame(c, PaneGen, m.layout.Mode, nil, right)
+	if a.r.Empty() {
+		return
+	}
+	if srv == nil {
+		a.cut(0, 0, a.w(), "no server found on "+s.Node+": it is looked for every 15 to 30 s", stDim)
+		return
+	}
+	if srv.State == metrics.ServerStarting && !srv.Gen.Now.Known && m.at.IsZero() {
+		m.drawStarting(a, p, srv)
+		return
+	}
+	a.fit(0, 0, a.w(), 2, genSegs(p, srv)...)
+	if a.h() >= 4 {
+		m.drawGraph(a.sub(0, 1, a.w(), a.h()-1), metrics.SeriesGenTPS, srv.ID, graphOf{
+			floor: genFloor(srv), every: srv.Gen.Now.Every, st: stData,
+		})
+	}
+}
+
+// genFloor keeps the noise of an idle server near zero.
+func genFloor(srv *metrics.Server) float64 {
+	if srv.Gen.Peak.Known {
+		return max(srv.Gen.Peak.V/10, 10)
+	}
+	return 100
+}
+
+// genSegs tell the figure with its phase: a rate without it misleads.
+func genSegs(p pen, srv *metrics.Server) []seg {
+	g := &srv.Gen
+	segs := []seg{{0, line{p.fig(g.Now, metrics.Rate, 5, stStrong), sp(" tok/s", stDim)}}}
+	switch {
+	case srv.State == metrics.ServerDown:
+		text := "DOWN"
+		if !srv.Ended.IsZero() {
+			text += " since " + p.clock(srv.Ended)
+		}
+		segs = []seg{{0, line{sp(text, stCrit.bold())}}}
+		if cause := primary(srv.Causes); cause != nil {
+			segs = append(segs, seg{0, line{sp(string(cause.Class), stCrit), sp(" "+cause.Detail, stText)}})
+		} else if srv.ExitCode != nil {
+			segs = append(segs, seg{1, line{sp(fmt.Sprintf("exit code %d", *srv.ExitCode), stText)}})
+		}
+		return segs
+	case srv.State == metrics.ServerHung:
+		segs = append(segs, seg{0, line{sp("HUNG", stCrit.bold()), sp(" no token for "+p.age(srv.LastToken), stText)}})
+	case srv.State == metrics.ServerIdle:
+		segs = append(segs, seg{0, line{sp("idle", stDim), sp(" for "+p.age(srv.Since), stDim)}})
+	case g.Settled.Known:
+		l := line{sp("settled ", stOK), p.fig(g.Settled, metrics.Rate, 0, stStrong)}
+		if g.Spread.Known {
+			l = append(l, sp(" ± "+whole(g.Spread.V), stText))
+		}
+		if !g.Since.IsZero() {
+			l = append(l, sp(" for "+metrics.Age(p.now().Sub(g.Since)), stDim))
+		}
+		segs = append(segs, seg{0, l})
+	case g.Ramp:
+		segs = append(segs, seg{0, line{sp("ramp", stWarn.bold()), sp(" requests are young: not the rate that stays", stText)}})
+	}
+	if g.Now.Known && srv.Running.Known && srv.Running.V > 0 {
+		segs = append(segs, seg{2, line{sp(one(g.Now.V/srv.Running.V), stText), sp(" a request", stDim)}})
+	}
+	if g.Peak.Known && !g.PeakAt.IsZero() {
+		word := "peak "
+		if g.Settled.Known {
+			word = "ramp "
+		}
+		segs = append(segs, seg{3, line{sp(word, stDim), p.fig(g.Peak, metrics.Rate, 0, stText), sp(" "+p.clock(g.PeakAt), stDim)}})
+	}
+	return segs
+}
+
+func primary(causes []metrics.CauseFact) *metrics.CauseFact {
+	for i := range causes {
+		if causes[i].Primary {
+			return &causes[i]
+		}
+	}
+	if len(causes) > 0 {
+		return &causes[0]
+	}
+	return nil
+}
+
+// drawStarting shows the phases of a start instead of a rate that cannot be yet.
+func (m *Model) drawStarting(a area, p pen, srv *metrics.Server) {
+	ph := &srv.Phase
+	l := line{sp("starting ", stInfo.bold()), sp(ph.Name, stStrong)}
+	if !ph.Since.IsZero() {
+		l = append(l, sp(" for "+p.age(ph.Since), stDim))
+	}
+	a.line(0, 0, a.w(), l)
+	y := 1
+	if ph.Total > 0 {
+		share := float64(ph.Done) / float64(ph.Total)
+		full, rest := bar(share, min(30, a.w()/2), m.opt.ASCII)
+		a.line(0, y, a.w(), line{sp(full, stData), sp(rest, stFaint), sp(fmt.Sprintf(" %d of %d", ph.Done, ph.Total), stText)})
+		y++
+	}
+	if ph.Expected > 0 && !srv.Started.IsZero() {
+		a.line(0, y, a.w(), line{sp("started "+p.age(srv.Started)+" ago; earlier starts took ", stDim), sp(metrics.Age(ph.Expected), stText)})
+		y++
+	}
+	if !ph.LastSign.IsZero() {
+		a.line(0, y, a.w(), line{sp("last sign of progress "+p.age(ph.LastSign)+" ago", stDim)})
+		y++
+	}
+	for _, t := range ph.Took {
+		a.line(0, y, a.w(), line{sp("✓ ", stOK), sp(padRight(t.Name, 28), stText), sp(padLeft(metrics.Age(t.Took), 8), stDim)})
+		y++
+	}
+}
+
+// graphOf says how a graph is drawn.
+type graphOf struct {
+	floor float64 // smallest upper bound that makes sense
+	upper float64 // fixed upper bound, 0: by the values
+	every time.Duration
+	st    style
+	label func(float64) string
+}
+
+// drawGraph draws one series over the chosen range with its time axis below.
+func (m *Model) drawGraph(a area, what, of string, g graphOf) {
+	plotW := a.w() - labelWidth - 1
+	height := a.h() - 2
+	if plotW < 8 || height < 2 {
+		return
+	}
+	if g.label == nil {
+		g.label = axis
+	}
+	span := ranges[m.span].span
+	cols := columns(m.series(what, of), m.newest(), m.snap.At, span, plotW)
+	values := maxima(cols)
+	step := time.Duration(0)
+	if len(cols) > 1 {
+		step = cols[1].start.Sub(cols[0].start)
+	}
+	gapFill(values, bridge(g.every, step))
+	upper := g.upper
+	if upper == 0 {
+		upper = m.scale(what+of+ranges[m.span].name).fit(values, g.floor)
+	}
+	ch := plot(values, upper, height, g.label, m.opt.ASCII)
+	if ch.empty {
+		a.put(max((a.w()-24)/2, 0), height/2, "no data in these "+ranges[m.span].name, stDim)
+	}
+	for y, row := range ch.rows {
+		if y >= height {
+			break
+		}
+		at := strings.Index(row, "│")
+		lab := row[:at]
+		if y != 0 && y != height-1 && (height%2 == 0 || y != height/2) {
+			lab = strings.Repeat(" ", labelWidth)
+		}
+		x := a.put(0, y, lab, stDim)
+		x = a.put(x, y, "│", stFaint)
+		a.put(x, y, row[at+len("│"):], g.st)
+	}
+	for _, i := range ch.capped {
+		a.put(labelWidth+1+i, 0, "▲", stWarn)
+	}
+	m.drawTimeAxis(a.sub(0, height, a.w(), 2), cols, step)
+}
+
+// axisSteps are the distances that time labels may have.
+var axisSteps = []time.Duration{
+	5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
+	15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// drawTimeAxis draws the line with ticks at round times of the node's day, the
+// marks of events on it, and the times below.
+func (m *Model) drawTimeAxis(a area, cols []column, step time.Duration) {
+	if len(cols) < 2 || step <= 0 {
+		return
+	}
+	p := m.pen()
+	a.put(labelWidth, 0, "╰", stFaint)
+	a.fill(labelWidth+1, 0, len(cols), "─", stFaint)
+	every := axisSteps[len(axisSteps)-1]
+	for _, s := range axisSteps {
+		if int(s/step) >= 10 {
+			every = s
+			break
+		}
+	}
+	zone := int64(m.snap.ZoneSec) + int64(m.snap.NodeClock/time.Second)
+	sec := int64(every / time.Second)
+	free := labelWidth - 2
+	for i, c := range cols {
+		t := c.start.Unix() + zone
+		if t-t%sec+sec-t >= int64(step/time.Second)+sec || (t%sec != 0 && t/sec == (t-int64(step/time.Second))/sec) {
+			continue
+		}
+		x := labelWidth + 1 + i
+		a.put(x, 0, "┴", stFaint)
+		tick := time.Unix(t-t%sec-zone, 0)
+		label := p.seconds(tick)
+		if every >= time.Minute {
+			label = label[:5]
+			if every >= 6*time.Hour {
+				label = p.clock(tick)
+			}
+		}
+		if lx := x - textWidth(label)/2; lx > free && lx+textWidth(label) <= a.w() {
+			a.put(lx, 1, label, stDim)
+			free = lx + textWidth(label)
+		}
+	}
+	m.drawMarks(a, cols, step)
+}
+
+var eventMarks = map[string]struct {
+	sign string
+	st   style
+	rank int
+}{
+	"crash": {"✖", stCrit.bold(), 5}, "finding": {"▲", stWarn.bold(), 4}, "start": {"◆", stAccent.bold(), 3}, "restart": {"◆", stAccent.bold(), 3},
+	"client": {"▸", stAccent, 2}, "settled": {"●", stOK, 2}, "note": {"■", stData2.bold(), 3},
+}
+
+// markOf is an event's mark; that of a finding tells its severity.
+func markOf(s *metrics.Snapshot, e *metrics.Event) (mark struct {
+	sign string
+	st   style
+	rank int
+}) {
+	mark, ok := eventMarks[e.Kind]
+	if !ok {
+		mark.sign, mark.st = "·", stDim
+		return mark
+	}
+	if e.Kind != "finding" {
+		return mark
+	}
+	for _, list := range [][]metrics.Finding{s.Findings, s.History} {
+		for i := range list {
+			if list[i].ID == e.Ref && e.Ref != "" {
+				mark.sign, mark.st = severitySign[list[i].Severity], severityStyle(list[i].Severity)
+				mark.rank = 1 + int(list[i].Severity)
+				return mark
+			}
+		}
+	}
+	return mark
+}
+
+// drawMarks puts what happened onto the time axis; of two in one column the
+// graver stays.
+func (m *Model) drawMarks(a area, cols []column, step time.Duration) {
+	rank := map[int]int{}
+	for _, e := range m.snap.Events {
+		mark := markOf(m.snap, &e)
+		if mark.rank == 0 {
+			continue
+		}
+		i := int(math.Floor(e.At.Sub(cols[0].start).Seconds() / step.Seconds()))
+		if i < 0 || i >= len(cols) || rank[i] >= mark.rank {
+			continue
+		}
+		rank[i] = mark.rank
+		a.put(labelWidth+1+i, 0, mark.sign, mark.st)
+	}
+}

@@ -1,0 +1,200 @@
+package tui
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// drawReq draws what is in flight and what limits it: one line where the pane
+// has only one.
+func (m *Model) drawReq(c *canvas) {
+	s, p := m.snap, m.pen()
+	srv := s.Server()
+	if m.layout.Mode == ModeSmall {
+		a := c.area(m.layout.Rect[PaneReq])
+		if srv == nil || a.r.Empty() {
+			return
+		}
+		label := line{sp("requests ", stStrong)}
+		if m.marked(PaneReq, 0) {
+			label = line{sp("requests ", stAccent.bold())}
+		}
+		segs := append([]seg{{0, label}}, reqSegs(p, srv, m.opt.ASCII)...)
+		a.fit(1, 0, a.w()-2, 2, segs...)
+		return
+	}
+	right := line{}
+	if srv != nil {
+		right = ageNote(p.old(srv.Running, srv.Queued, srv.KVUsage))
+	}
+	a := m.frame(c, PaneReq, m.layout.Mode, nil, right)
+	if a.r.Empty() {
+		return
+	}
+	if srv == nil {
+		a.cut(0, 0, a.w(), "nothing to count without a server", stDim)
+		return
+	}
+	for y, l := range m.reqLines(p, srv, a.w()) {
+		a.line(0, y, a.w(), l)
+	}
+}
+
+func reqSegs(p pen, srv *metrics.Server, ascii bool) []seg {
+	segs := []seg{
+		{0, line{p.fig(srv.Running, whole, 0, stStrong), sp(" running", stDim)}},
+		{1, line{p.fig(srv.Queued, whole, 0, stStrong), sp(" queued", stDim)}},
+		{1, kvLine(p, srv, 8, ascii)},
+	}
+	if l := fitLine(p, srv); len(l) > 0 {
+		segs = append(segs, seg{3, l})
+	}
+	if text, st := limitWord(srv); text != "" {
+		segs = append(segs, seg{2, line{sp(text, st)}})
+	}
+	return segs
+}
+
+func kvLine(p pen, srv *metrics.Server, w int, ascii bool) line {
+	l := line{sp("KV ", stDim), p.fig(srv.KVUsage, two, 4, kvStyle(srv)), sp(" ", stText)}
+	if srv.KVUsage.Known {
+		full, rest := bar(srv.KVUsage.V, w, ascii)
+		l = append(l, sp(full, p.style(srv.KVUsage, kvBarStyle(srv))), sp(rest, stFaint))
+	}
+	return l
+}
+
+// A full pool alone is how a healthy saturated server looks; with retractions
+// it is thrashing.
+func kvStyle(srv *metrics.Server) style {
+	if srv.Retracted.Known && srv.Retracted.V > 0 && srv.KVUsage.V > 0.9 {
+		return stWarn.bold()
+	}
+	return stStrong
+}
+
+func kvBarStyle(srv *metrics.Server) style {
+	if kvStyle(srv) == stStrong {
+		return stData
+	}
+	return stWarn
+}
+
+func fitLine(p pen, srv *metrics.Server) line {
+	if !srv.PerRequest.Known {
+		return nil
+	}
+	l := line{p.fig(srv.PerRequest, metrics.Count, 0, stStrong), sp(" tokens a request", stDim)}
+	switch {
+	case srv.FitTooEarly:
+		l = append(l, sp(": too early to say how many fit", stDim))
+	case srv.RequestsFit.Known:
+		l = append(l, sp(": ", stDim), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" fit", stDim))
+	}
+	return l
+}
+
+// limitWord says what keeps the server from going faster.
+func limitWord(srv *metrics.Server) (string, style) {
+	if !srv.Running.Known || !srv.Queued.Known {
+		return "", stDim
+	}
+	run, queue := srv.Running.V, srv.Queued.V
+	switch {
+	case run == 0 && queue == 0:
+		return "no requests", stDim
+	case queue > 0 && srv.MaxRunning.Known && run >= srv.MaxRunning.V:
+		return "limit: max-running-requests " + whole(srv.MaxRunning.V), stStrong
+	case queue > 0 && (srv.KVUsage.Known && srv.KVUsage.V >= 0.8 || srv.RequestsFit.Known && run+2 >= srv.RequestsFit.V):
+		return "limit: KV pool", stStrong
+	case queue == 0:
+		return "limit: the client sends no more", stDim
+	}
+	return "", stDim
+}
+
+func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
+	const label = 10
+	name := func(s string) span { return sp(padRight(s, label), stDim) }
+	sparkW := max(w-label-6-2, 0)
+	series := func(what string) []float64 {
+		cols := columns(m.series(what, srv.ID), m.newest(), m.snap.At, ranges[m.span].span, sparkW)
+		v := maxima(cols)
+		if len(cols) > 1 {
+			gapFill(v, bridge(srv.Running.Every, cols[1].start.Sub(cols[0].start)))
+		}
+		return v
+	}
+	// Both on one scale: what is in flight is their sum.
+	run, queue := series(metrics.SeriesRunning), series(metrics.SeriesQueued)
+	top := m.peakOf("inflight"+srv.ID, append(append([]float64{srv.InFlight.V}, run...), queue...))
+	first := line{name("in flight"), p.fig(srv.InFlight, whole, 5, stStrong)}
+	if text, st := limitWord(srv); text != "" {
+		first = append(first, sp("   ", stText), sp(text, st))
+	}
+	out := []line{
+		first,
+		{name("running"), p.fig(srv.Running, whole, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
+		{name("queued"), p.fig(srv.Queued, whole, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
+	}
+	kv := line{name("KV usage"), p.fig(srv.KVUsage, two, 5, kvStyle(srv)), sp("  ", stText)}
+	if srv.KVUsage.Known {
+		barW := min(max(w-label-5-2-20, 6), 24)
+		full, rest := bar(srv.KVUsage.V, barW, m.opt.ASCII)
+		kv = append(kv, sp(full, p.style(srv.KVUsage, kvBarStyle(srv))), sp(rest, stFaint))
+	}
+	if srv.KVTokens.Known || srv.Capacity.Known {
+		kv = append(kv, sp("  ", stText), p.fig(srv.KVTokens, metrics.Count, 0, stText), sp(" / ", stDim), p.fig(srv.Capacity, metrics.Count, 0, stDim))
+	}
+	out = append(out, kv)
+	per := line{name("a request"), p.fig(srv.PerRequest, metrics.Count, 5, stStrong), sp("  tokens", stDim)}
+	switch {
+	case srv.FitTooEarly:
+		per = append(per, sp(": how many fit? too early", stDim))
+	case srv.RequestsFit.Known:
+		per = append(per, sp(": ", stDim), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" fit", stDim))
+	}
+	out = append(out, per)
+	out = append(out, line{name("retracted"), p.fig(srv.Retracted, one, 5, stText), sp("  a minute", stDim)})
+	if srv.HiCache.On {
+		l := line{name("hicache")}
+		if srv.HiCache.LoadBack.Known {
+			l = append(l, p.fig(srv.HiCache.LoadBack, metrics.Short, 5, stText), sp("  tokens loaded back", stDim))
+		} else {
+			l = append(l, sp("    –  loaded back unknown", stDim))
+		}
+		if srv.HiCache.HostGB.Known {
+			l = append(l, sp(fmt.Sprintf(", %.0f GB", srv.HiCache.HostGB.V), stDim))
+		}
+		out = append(out, l)
+	}
+	if srv.InputTPS.Known || srv.CacheHit.Known {
+		out = append(out, line{name("input"), p.fig(srv.InputTPS, metrics.Rate, 5, stText), sp("  tok/s, cache hit ", stDim), p.fig(srv.CacheHit, metrics.Percent, 0, stText)})
+	}
+	if srv.AcceptLen.Known {
+		out = append(out, line{name("accepted"), p.fig(srv.AcceptLen, two, 5, stText), sp("  drafted tokens a step", stDim)})
+	}
+	return out
+}
+
+// peakOf is a stable upper bound for sparklines.
+func (m *Model) peakOf(key string, values []float64) float64 {
+	top := 0.0
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			top = max(top, v)
+		}
+	}
+	return m.scale(key).fit([]float64{top}, 0)
+}
+
+// newest is the newest moment that any series can hold.
+func (m *Model) newest() time.Time {
+	if m.live != nil {
+		return m.live.At
+	}
+	return m.snap.At
+}

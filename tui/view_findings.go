@@ -1,0 +1,157 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// findingsView lists findings and shows the selected one with its evidence.
+type findingsView struct {
+	list
+	whole bool // the detail has the whole view
+}
+
+func (v *findingsView) title(m *Model) string { return "findings" }
+
+func (v *findingsView) all(s *metrics.Snapshot) []metrics.Finding {
+	out := append([]metrics.Finding(nil), s.Findings...)
+	for i := len(s.History) - 1; i >= 0; i-- {
+		if !s.History[i].Cleared.IsZero() {
+			out = append(out, s.History[i])
+		}
+	}
+	return out
+}
+
+func (v *findingsView) opened(m *Model) tea.Cmd {
+	v.sel, v.whole = m.sel[PaneFind], false
+	return nil
+}
+
+func (v *findingsView) move(m *Model, d motion) tea.Cmd {
+	if m.snap != nil {
+		v.list.move(len(v.all(m.snap)), 5, d)
+	}
+	return nil
+}
+
+func (v *findingsView) selected(m *Model) *metrics.Finding {
+	if m.snap == nil {
+		return nil
+	}
+	all := v.all(m.snap)
+	if v.sel >= len(all) {
+		return nil
+	}
+	return &all[v.sel]
+}
+
+func (v *findingsView) draw(m *Model, a area) {
+	if m.snap == nil {
+		return
+	}
+	p := m.pen()
+	all := v.all(m.snap)
+	if len(all) == 0 {
+		a.cut(0, 0, a.w(), "nothing is found wrong", stDim)
+		m.drawCannotTell(a, p, 2)
+		return
+	}
+	y := 0
+	if !v.whole {
+		h := min(len(all), max(a.h()/3, 2))
+		top := v.window(len(all), h)
+		for i := top; i < len(all) && i-top < h; i++ {
+			f := &all[i]
+			row := a.sub(0, i-top, a.w(), 1)
+			m.drawFindingLine(row, p, f, i == v.sel)
+			if !f.Cleared.IsZero() {
+				row.right(0, line{sp(" cleared "+p.ago(f.Cleared), stDim)})
+			}
+		}
+		y = h + 1
+	}
+	v.window(len(all), max(a.h(), 1))
+	v.detail(m, a.sub(0, y, a.w(), a.h()-y), p, &all[min(v.sel, len(all)-1)])
+}
+
+func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
+	y := 0
+	put := func(label, text string, st style) {
+		if text == "" {
+			return
+		}
+		for i, row := range wrap(text, a.w()-13, 5) {
+			l := ""
+			if i == 0 {
+				l = label
+			}
+			a.line(1, y, a.w()-2, line{sp(padRight(l, 11), stDim), sp(row, st)})
+			y++
+		}
+	}
+	for _, row := range wrap(f.Title, a.w()-4, 3) {
+		x := a.put(1, y, severitySign[f.Severity]+" ", severityStyle(f.Severity))
+		a.put(x, y, row, stStrong)
+		y++
+	}
+	y++
+	since := p.clock(f.Since) + ", " + p.age(f.Since) + " ago"
+	if f.Cause != "" {
+		since += "   cause " + string(f.Cause)
+	}
+	put("since", since, stText)
+	put("why", f.Why, stText)
+	for i, e := range f.Evidence {
+		label := ""
+		if i == 0 {
+			label = "evidence"
+		}
+		text := e.Text
+		if e.Source != "" {
+			text += "   (" + e.Source + ", " + p.clock(e.At) + ")"
+		}
+		put(label, text, stText)
+	}
+	put("advice", f.Advice, stAccent.bold())
+	if f.LogPath != "" && f.LogLine > 0 {
+		put("proof", fmt.Sprintf("%s line %s: o", base(f.LogPath), commas(f.LogLine)), stDim)
+	}
+	if f.Acked {
+		put("state", "acknowledged", stDim)
+	}
+	if f.Snoozed.After(p.now()) {
+		put("state", "snoozed until "+p.clock(f.Snoozed), stDim)
+	}
+	for i, c := range f.Changed {
+		label := ""
+		if i == 0 {
+			label = "life"
+		}
+		put(label, p.clock(c.At)+" "+c.What+" "+c.Text, stDim)
+	}
+	if f.Graph.What != "" && a.h()-y >= 7 {
+		a.put(1, y+1, strings.ReplaceAll(f.Graph.What, "_", " ")+" ["+ranges[m.span].name+"]", stDim)
+		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData})
+	}
+}
+
+// proof opens the log at the line that proves the selected finding.
+func (m *Model) proof() tea.Cmd {
+	f := m.views[viewFindings].(*findingsView).selected(m)
+	if f == nil {
+		return nil
+	}
+	if f.LogPath == "" {
+		return m.say("this finding rests on no log line")
+	}
+	v := m.views[viewLogs].(*logView)
+	v.path = f.LogPath
+	cmd := m.open(viewLogs)
+	return tea.Batch(cmd, v.goToLine(m, f.LogLine))
+}

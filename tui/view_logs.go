@@ -1,0 +1,494 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// logView shows one log at a time: it follows the end until somebody looks back.
+type logView struct {
+	path   string
+	bufs   map[string]*logBuf
+	top    int // index of the first line in sight, while not following
+	back   bool
+	left   int // columns cut at the left
+	wrap   bool
+	match  matcher
+	hit    int // index of the line the search stands on, -1: none
+	asking bool
+	page   int // rows of the last drawing
+}
+
+// logMsg is the answer to a query for a part of a log.
+type logMsg struct {
+	q   LogQuery
+	s   LogSlice
+	err error
+}
+
+func (v *logView) title(m *Model) string {
+	name := base(v.path)
+	if name == "" {
+		return "log"
+	}
+	if m.snap != nil && v.path == m.serverLog() {
+		return "server log  " + name
+	}
+	if m.snap != nil && v.path == m.clientLog() {
+		return "client log  " + name
+	}
+	return "log  " + name
+}
+
+func (v *logView) opened(m *Model) tea.Cmd {
+	v.left, v.hit = 0, -1
+	v.follow()
+	return nil
+}
+
+func (v *logView) follow() {
+	v.back = false
+	if b := v.bufs[v.path]; b != nil && b.apart {
+		delete(v.bufs, v.path)
+	}
+}
+
+// buf is the buffer of the shown log with what the snapshot has added.
+func (v *logView) buf(m *Model) *logBuf {
+	b := v.bufs[v.path]
+	if b == nil {
+		b = &logBuf{}
+		v.bufs[v.path] = b
+	}
+	if m.snap != nil && !m.paused {
+		before := b.dropped
+		b.join(m.snap.Logs[v.path])
+		if d := b.dropped - before; d > 0 {
+			v.top, v.hit = max(v.top-d, 0), v.hit-d
+		}
+	}
+	return b
+}
+
+// last is the index after the newest line that the shown moment knows.
+func (v *logView) last(m *Model, b *logBuf) int {
+	n := len(b.lines)
+	if m.at.IsZero() {
+		return n
+	}
+	for n > 0 && b.lines[n-1].At.After(m.at) {
+		n--
+	}
+	return n
+}
+
+func (v *logView) draw(m *Model, a area) {
+	b := v.buf(m)
+	h := a.h() - 1
+	v.page = h
+	if h < 1 {
+		return
+	}
+	if len(b.lines) == 0 {
+		v.drawEmpty(m, a)
+		return
+	}
+	end := v.last(m, b)
+	if !v.back {
+		v.top = v.topFor(b, end, h, a.w())
+	}
+	v.top = max(min(v.top, end-1), 0)
+	y := 0
+	for i := v.top; i < end && y < h; i++ {
+		y += v.drawLine(m, a.sub(0, y, a.w(), h-y), b, i)
+	}
+	v.drawStatus(m, a.sub(0, a.h()-1, a.w(), 1), b, end)
+}
+
+// topFor is the first line of the screenful that ends before end.
+func (v *logView) topFor(b *logBuf, end, h, w int) int {
+	top := end
+	for rows := 0; top > 0; top-- {
+		rows += v.height(b.lines[top-1].Text, w)
+		if rows > h {
+			break
+		}
+	}
+	return top
+}
+
+func (v *logView) height(text string, w int) int {
+	if !v.wrap {
+		return 1
+	}
+	return max((textWidth(text)+w-1)/max(w, 1), 1)
+}
+
+func (v *logView) drawLine(m *Model, a area, b *logBuf, i int) int {
+	l := &b.lines[i]
+	st := stText
+	switch l.Level {
+	case 1:
+		st = stWarn
+	case 2:
+		st = stCrit
+	}
+	rowBg := i == v.hit
+	x, y := -v.left, 0
+	if v.wrap {
+		x = 0
+	}
+	if rowBg {
+		a.sub(0, 0, a.w(), 1).clear(style{bg: roleSelect})
+		if !m.colours() {
+			st = st.bold()
+		}
+	}
+	put := func(s string, st style) {
+		if rowBg && st.bg == roleText {
+			st.bg = roleSelect
+		}
+		if !v.wrap {
+			x = a.put(x, 0, s, st)
+			return
+		}
+		for len(s) > 0 {
+			_, w, n := grapheme(s)
+			if x+w > a.w() {
+				x, y = 0, y+1
+			}
+			x = a.put(x, y, s[:n], st)
+			s = s[n:]
+		}
+	}
+	from := 0
+	for !v.match.empty() {
+		s, e, ok := v.match.next(l.Text, from)
+		if !ok {
+			break
+		}
+		put(l.Text[from:s], st)
+		put(l.Text[s:e], style{fg: st.fg, bg: roleMatch, attr: attrBold | attrUnderline})
+		from = e
+	}
+	if n := stampEnd(l.Text); from == 0 && n > 0 && st == stText {
+		put(l.Text[:n], stDim)
+		from = n
+	}
+	put(l.Text[from:], st)
+	if !v.wrap && x > a.w() {
+		a.put(a.w()-1, 0, "›", stDim)
+	}
+	return y + 1
+}
+
+// stampEnd is the length of the bracket with time and rank that begins a line.
+func stampEnd(s string) int {
+	if !strings.HasPrefix(s, "[") {
+		return 0
+	}
+	if n := strings.IndexByte(s, ']'); n > 0 && n < 48 {
+		return n + 1
+	}
+	return 0
+}
+
+func (v *logView) drawEmpty(m *Model, a area) {
+	text := "no line of this log was read yet"
+	if m.snap != nil {
+		if t := m.snap.Logs[v.path]; t != nil && t.Size == 0 {
+			text = base(v.path) + " is empty"
+			for _, c := range m.snap.Clients {
+				if c.Log.Path == v.path && c.Unbuffered != nil && !*c.Unbuffered {
+					text += ": the client's output is buffered (python -u would show it); its rows are in `o`"
+				}
+			}
+		}
+		for _, s := range m.snap.Servers {
+			if s.Log.Path == v.path && s.Log.Note != "" {
+				text = s.Log.Note
+			}
+		}
+	}
+	for i, row := range wrap(text, a.w()-2, 3) {
+		a.put(1, i, row, stDim)
+	}
+}
+
+func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
+	state := sp("following", stOK)
+	switch {
+	case v.asking:
+		state = sp("reading …", stInfo)
+	case b.apart:
+		state = sp("far back, G follows", stWarn)
+	case v.back:
+		state = sp(fmt.Sprintf("%s lines below, G follows", commas(int64(max(end-v.top-v.page, 0)))), stWarn)
+	case !m.at.IsZero():
+		state = sp("as it was", stInfo)
+	}
+	segs := []seg{{0, line{state}}}
+	if !v.match.empty() {
+		hits, at := 0, 0
+		for i := range b.lines[:end] {
+			if v.match.in(b.lines[i].Text) {
+				hits++
+				if i == v.hit {
+					at = hits
+				}
+			}
+		}
+		text := fmt.Sprintf("/%s  %s in sight", v.match.text, plural(hits, "line"))
+		if at > 0 {
+			text = fmt.Sprintf("/%s  %d of %d", v.match.text, at, hits)
+		}
+		segs = append(segs, seg{1, line{sp(text, stAccent)}})
+	}
+	if b.first > 0 {
+		segs = append(segs, seg{3, line{sp("line "+commas(b.first+int64(v.top)), stDim)}})
+	}
+	if m.snap != nil {
+		if t := m.snap.Logs[v.path]; t != nil {
+			segs = append(segs, seg{4, line{sp(metrics.Bytes(float64(t.Size)), stDim)}})
+			if t.Skipped > 0 {
+				segs = append(segs, seg{2, line{sp("skipped "+metrics.Bytes(float64(t.Skipped)), stWarn)}})
+			}
+		}
+	}
+	mode := "cut"
+	if v.wrap {
+		mode = "wrapped"
+	}
+	segs = append(segs, seg{5, line{sp(mode, stDim)}})
+	a.fit(1, 0, a.w()-2, 3, segs...)
+}
+
+func (v *logView) move(m *Model, d motion) tea.Cmd {
+	b := v.buf(m)
+	end := v.last(m, b)
+	by := 0
+	switch d {
+	case moveLeft:
+		v.left = max(v.left-20, 0)
+		return nil
+	case moveRight:
+		v.left += 20
+		return nil
+	case moveUp:
+		by = -1
+	case moveDown:
+		by = 1
+	case movePageUp:
+		by = -max(v.page/2, 1)
+	case movePageDown:
+		by = max(v.page/2, 1)
+	case moveTop:
+		by = -v.top
+	case moveBottom:
+		v.follow()
+		return nil
+	}
+	if by < 0 {
+		v.back = true
+	}
+	v.top = max(v.top+by, 0)
+	switch {
+	case by > 0 && v.top+v.page >= end && !b.apart:
+		v.back = false
+	case by > 0 && v.top+v.page >= end:
+		v.top = max(end-v.page, 0)
+		return v.ask(m, LogQuery{Path: v.path, After: b.lines[len(b.lines)-1].Off + 1, Max: 500})
+	case by < 0 && v.top == 0 && !b.head && len(b.lines) > 0:
+		return v.ask(m, LogQuery{Path: v.path, Before: b.lines[0].Off, Max: 500})
+	}
+	return nil
+}
+
+// ask reads a part of the log beside the screen, one at a time.
+func (v *logView) ask(m *Model, q LogQuery) tea.Cmd {
+	if m.opt.Actions == nil {
+		return m.say("only the newest lines are here")
+	}
+	if v.asking {
+		return nil
+	}
+	v.asking = true
+	act := m.opt.Actions
+	return m.call(func(ctx context.Context) tea.Msg {
+		s, err := act.Log(ctx, q)
+		return logMsg{q, s, err}
+	})
+}
+
+func (msg logMsg) apply(m *Model) tea.Cmd {
+	v := m.views[viewLogs].(*logView)
+	v.asking = false
+	if msg.err != nil {
+		return m.say("log: " + msg.err.Error())
+	}
+	b := v.bufs[msg.q.Path]
+	if b == nil {
+		return nil
+	}
+	lead := msg.q.Search != "" || msg.q.Errors || !msg.q.At.IsZero()
+	switch {
+	case lead && msg.s.Hit < 0:
+		return m.say("nothing further back")
+	case lead:
+		b.replace(msg.s)
+		v.stand(msg.s.Hit)
+	case msg.q.After > 0:
+		if b.after(msg.s) == 0 {
+			v.follow()
+		}
+	case len(b.lines) == 0:
+		b.replace(msg.s)
+	default:
+		n := b.before(msg.s)
+		v.top += n
+		if v.hit >= 0 {
+			v.hit += n
+		}
+		if n == 0 {
+			return m.say("this is the first line")
+		}
+		v.top = max(v.top-max(v.page/2, 1), 0)
+	}
+	return nil
+}
+
+// stand shows a line a third down the screen and marks it.
+func (v *logView) stand(i int) {
+	v.hit, v.back = i, true
+	v.top = max(i-v.page/3, 0)
+}
+
+// seek goes to the next line that fits, older for by -1.
+func (v *logView) seek(m *Model, by int, fits func(*metrics.LogLine) bool, far LogQuery) tea.Cmd {
+	b := v.buf(m)
+	from := v.hit + by
+	if v.hit < 0 || v.hit >= len(b.lines) {
+		from = v.last(m, b) - 1
+		if by > 0 {
+			from = v.top
+		}
+	}
+	if i := b.find(from, by, fits); i >= 0 {
+		v.stand(i)
+		return nil
+	}
+	if by > 0 {
+		return m.say("nothing newer")
+	}
+	if b.head || len(b.lines) == 0 || m.opt.Actions == nil {
+		return m.say("nothing older")
+	}
+	far.Path, far.Before, far.Max = v.path, b.lines[0].Off, 500
+	return v.ask(m, far)
+}
+
+func (v *logView) search(m *Model, text string) tea.Cmd {
+	v.match, v.hit = newMatcher(text), -1
+	if v.match.empty() {
+		return nil
+	}
+	return v.again(m, -1)
+}
+
+func (v *logView) again(m *Model, by int) tea.Cmd {
+	if v.match.empty() {
+		return m.say("nothing to search for yet: /")
+	}
+	return v.seek(m, by, func(l *metrics.LogLine) bool { return v.match.in(l.Text) }, LogQuery{Search: v.match.text})
+}
+
+func (v *logView) nextError(m *Model) tea.Cmd {
+	return v.seek(m, -1, func(l *metrics.LogLine) bool { return l.Level >= 2 }, LogQuery{Errors: true})
+}
+
+// goToTime stands at the first line that is not before t.
+func (v *logView) goToTime(m *Model, t time.Time) tea.Cmd {
+	b := v.buf(m)
+	if len(b.lines) == 0 || b.lines[0].At.After(t) && !b.head && m.opt.Actions != nil {
+		return v.ask(m, LogQuery{Path: v.path, Before: -1, At: t, Max: 500})
+	}
+	if i := b.find(0, 1, func(l *metrics.LogLine) bool { return !l.At.Before(t) }); i >= 0 {
+		v.stand(i)
+		return nil
+	}
+	return m.say("no line is that young")
+}
+
+// goToLine stands at a line by its number.
+func (v *logView) goToLine(m *Model, no int64) tea.Cmd {
+	b := v.buf(m)
+	i := no - b.first
+	if no <= 0 || b.first <= 0 || i < 0 || i >= int64(len(b.lines)) {
+		return m.say(fmt.Sprintf("line %s lies further back: search for it with /", commas(no)))
+	}
+	v.stand(int(i))
+	return nil
+}
+
+// nextLog goes to the next watched log by path.
+func (v *logView) nextLog(m *Model) tea.Cmd {
+	if m.snap == nil || len(m.snap.Logs) == 0 {
+		return nil
+	}
+	paths := make([]string, 0, len(m.snap.Logs))
+	for p := range m.snap.Logs {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	i := slices.Index(paths, v.path)
+	v.path = paths[(i+1)%len(paths)]
+	return v.opened(m)
+}
+
+// logKeys are the keys of the log view.
+func logKeys() []binding {
+	in := []string{viewLogs}
+	v := func(m *Model) *logView { return m.views[viewLogs].(*logView) }
+	return []binding{
+		{name: "search", keys: []string{"/"}, show: "/", views: in, group: "Log", short: "search", arg: "TEXT", help: "search towards older lines; capitals count only where they are typed", do: func(m *Model, arg string) tea.Cmd {
+			if arg != "" {
+				return v(m).search(m, arg)
+			}
+			m.ask(newLineDialog("search", "text to find", "", func(m *Model, s string) tea.Cmd { return v(m).search(m, s) }))
+			return nil
+		}},
+		{name: "next-hit", keys: []string{"n"}, show: "n", views: in, group: "Log", short: "older hit", help: "the next older hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, -1) }},
+		{name: "previous-hit", keys: []string{"N"}, show: "N", views: in, group: "Log", help: "the next newer hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, 1) }},
+		{name: "next-error", keys: []string{"!"}, show: "!", views: in, group: "Log", short: "error", help: "the next older line that is an error", do: func(m *Model, _ string) tea.Cmd { return v(m).nextError(m) }},
+		{name: "wrap", keys: []string{"w"}, show: "w", views: in, group: "Log", short: "wrap", help: "wrap long lines or cut them", do: func(m *Model, _ string) tea.Cmd {
+			v(m).wrap = !v(m).wrap
+			v(m).left = 0
+			return nil
+		}},
+		{name: "jump", keys: []string{"@"}, show: "@", views: in, group: "Log", short: "time", arg: "HH:MM", help: "jump to a time", do: func(m *Model, arg string) tea.Cmd {
+			jump := func(m *Model, s string) tea.Cmd {
+				if m.live == nil || strings.TrimSpace(s) == "" {
+					return nil
+				}
+				t, ok := clockBefore(m.live, s)
+				if !ok {
+					return m.say("jump: a time as 03:12 or 03:12:30")
+				}
+				return v(m).goToTime(m, t)
+			}
+			if arg != "" {
+				return jump(m, arg)
+			}
+			m.ask(newLineDialog("jump to a time", "as 03:12 on the node's clock", "", jump))
+			return nil
+		}},
+		{name: "next-log", keys: []string{"tab"}, show: "tab", views: in, group: "Log", short: "next log", help: "the next watched log", do: func(m *Model, _ string) tea.Cmd { return v(m).nextLog(m) }},
+	}
+}

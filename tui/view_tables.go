@@ -1,0 +1,357 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// newViews is the registry of views; one more view is one more entry, its keys
+// and its opening key.
+func newViews() map[string]view {
+	return map[string]view{
+		viewLogs: &logView{bufs: map[string]*logBuf{}}, viewRows: &rowsView{}, viewProcs: &procsView{}, viewEvents: &eventsView{},
+		viewFindings: &findingsView{}, viewStarts: &startsView{}, viewGen: &genView{}, viewReq: &reqView{}, viewGPUs: &gpusView{},
+	}
+}
+
+// viewKeys open the views.
+func viewKeys() []binding {
+	logOf := func(m *Model, path string) tea.Cmd {
+		v := m.views[viewLogs].(*logView)
+		if path == "" {
+			return m.say("no log is known here yet")
+		}
+		v.path = path
+		return m.open(viewLogs)
+	}
+	return []binding{
+		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", help: "the server's log; in it l scrolls and tab goes to the next log",
+			do: func(m *Model, arg string) tea.Cmd {
+				if arg == "" {
+					arg = m.serverLog()
+				}
+				return logOf(m, arg)
+			}},
+		{name: "client-log", keys: []string{"L"}, show: "L", group: "Look", short: "client log", help: "the client's log",
+			do: func(m *Model, _ string) tea.Cmd { return logOf(m, m.clientLog()) }},
+		opens(viewFindings, "f", "Look", "findings", "what is wrong, with evidence and advice"),
+		opens(viewRows, "o", "Look", "rows", "datasets: rates, gaps, sizes, the newest row"),
+		opens(viewStarts, "t", "Look", "starts", "every start that is known, with what it achieved"),
+		opens(viewEvents, "v", "Look", "events", "the timeline with notes"),
+		opens(viewProcs, "p", "Look", "processes", "the server's tree, clients, and who holds which GPU memory"),
+	}
+}
+
+func (m *Model) serverLog() string {
+	if m.snap == nil {
+		return ""
+	}
+	for _, s := range m.snap.Servers {
+		if s.Log.Path != "" {
+			return s.Log.Path
+		}
+	}
+	return ""
+}
+
+func (m *Model) clientLog() string {
+	if m.snap == nil {
+		return ""
+	}
+	for _, c := range m.snap.Clients {
+		if c.Log.Path != "" {
+			return c.Log.Path
+		}
+	}
+	return ""
+}
+
+// rowsView is every dataset with what can be said of its rows.
+type rowsView struct {
+	list
+	open map[string]bool
+}
+
+type rowsEntry struct {
+	d     *metrics.Dataset
+	shard *metrics.Shard
+}
+
+func (v *rowsView) entries(s *metrics.Snapshot) []rowsEntry {
+	var out []rowsEntry
+	for i := range s.Datasets {
+		d := &s.Datasets[i]
+		out = append(out, rowsEntry{d: d})
+		if v.open[d.Path] {
+			for j := range d.Shards {
+				out = append(out, rowsEntry{d, &d.Shards[j]})
+			}
+		}
+	}
+	return out
+}
+
+func (v *rowsView) title(*Model) string { return "rows" }
+
+func (v *rowsView) move(m *Model, d motion) tea.Cmd {
+	if m.snap != nil {
+		v.list.move(len(v.entries(m.snap)), 5, d)
+	}
+	return nil
+}
+
+func (v *rowsView) draw(m *Model, a area) {
+	if m.snap == nil || len(m.snap.Datasets) == 0 {
+		a.cut(0, 0, a.w(), "no dataset found: name one with `datasets` in the config file", stDim)
+		return
+	}
+	p := m.pen()
+	es := v.entries(m.snap)
+	cols := []col{{"dataset", 0, false}, {"rows", 8, true}, {"target", 8, true}, {"per min", 7, true}, {"last", 6, true}, {"gap", 5, true}, {"size", 8, true}, {"row", 7, true}, {"ETA", 20, false}}
+	if a.w() < 100 {
+		cols = cols[:6]
+	}
+	h := min(len(es)+1, max(a.h()*2/5, 3))
+	m.table(a.sub(0, 0, a.w(), h), cols, len(es), &v.list, func(i int) []span {
+		e := es[i]
+		if e.shard != nil {
+			return []span{sp("  "+base(e.shard.Path), stDim), p.fig(e.shard.Rows, metrics.Count, 0, stText), sp("", stText), sp("", stText), sp(p.recent(e.shard.Mtime), stDim), sp("", stText), p.fig(e.shard.Bytes, metrics.Bytes, 0, stText)}
+		}
+		d := e.d
+		name := d.Name
+		if len(d.Shards) > 1 {
+			sign := " ▸"
+			if v.open[d.Path] {
+				sign = " ▾"
+			}
+			name += fmt.Sprintf(" ×%d%s", len(d.Shards), sign)
+		}
+		target, gap := "", ""
+		if d.Target.Rows > 0 {
+			target = commas(d.Target.Rows)
+			if d.Target.Inferred {
+				target += "≈"
+			}
+		}
+		if d.Gap > 0 {
+			gap = metrics.Age(d.Gap)
+		}
+		size := metrics.Figure{}
+		if d.Bytes.Known && d.Rows.Known && d.Rows.V > 0 {
+			size = d.Bytes
+			size.V = d.Bytes.V / d.Rows.V
+		}
+		eta := p.eta(d.ETA)
+		if !d.Done.IsZero() {
+			eta = "done " + p.clock(d.Done)
+		}
+		return []span{sp(name, stText), p.fig(d.Rows, metrics.Count, 0, stStrong), sp(target, stDim), p.fig(d.PerMin, metrics.Rate, 0, stText), sp(p.recent(d.Grew), stDim), sp(gap, stDim),
+			p.fig(d.Bytes, metrics.Bytes, 0, stText), p.fig(size, metrics.Bytes, 0, stText), sp(eta, stText)}
+	})
+	v.detail(m, a.sub(0, h+1, a.w(), a.h()-h-1), es[v.sel].d)
+}
+
+func (v *rowsView) detail(m *Model, a area, d *metrics.Dataset) {
+	p := m.pen()
+	y := 0
+	put := func(label string, l ...span) {
+		a.line(1, y, a.w()-2, append(line{sp(padRight(label, 12), stDim)}, l...))
+		y++
+	}
+	put("path", sp(d.Path, stText))
+	if d.Target.Rows > 0 {
+		put("target", sp(commas(d.Target.Rows)+" rows from the "+d.Target.Source, stText), sp(inferredWord(d.Target.Inferred), stDim))
+	}
+	if d.Landed.Known {
+		put("landed", p.fig(d.Landed, metrics.Count, 0, stText), sp(" rows since the client's start at "+p.clock(d.LandedSince), stDim))
+	}
+	if len(d.Writers) > 0 {
+		put("written by", sp(strings.Trim(fmt.Sprint(d.Writers), "[]"), stText))
+	}
+	if d.Median.Known {
+		unit := " characters"
+		if d.MedianInTokens {
+			unit = " tokens"
+		}
+		put("length", sp("median ", stDim), p.fig(d.Median, metrics.Count, 0, stText), sp(unit+", cut ", stDim), p.fig(d.Cut, metrics.Percent, 0, stText))
+	}
+	if j := d.Judged; j != nil {
+		put("newest "+fmt.Sprint(j.Rows), sp(fmt.Sprintf("%d empty, %d invalid, %d errors, %d cut", j.Empty, j.Invalid, j.Errors, j.Truncated), stText))
+	}
+	if d.Torn {
+		put("end", sp("the last row is not ended", stWarn))
+	}
+	if d.Err != "" {
+		put("error", sp(d.Err, stWarn))
+	}
+	if a.h()-y >= 6 {
+		a.line(1, y+1, a.w()-2, line{sp("rows a minute", stStrong), sp("  ["+ranges[m.span].name+"]", stDim)})
+		m.drawGraph(a.sub(1, y+2, a.w()-2, a.h()-y-2), metrics.SeriesRowRate, d.Path, graphOf{floor: 1, every: 30 * time.Second, st: stData})
+	}
+}
+
+func inferredWord(inferred bool) string {
+	if inferred {
+		return " (inferred)"
+	}
+	return ""
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// enter opens the shards of a dataset, or asks for the newest row.
+func (v *rowsView) enter(m *Model) tea.Cmd {
+	if m.snap == nil {
+		return nil
+	}
+	es := v.entries(m.snap)
+	if v.sel >= len(es) {
+		return nil
+	}
+	e := es[v.sel]
+	if e.shard == nil && len(e.d.Shards) > 1 {
+		if v.open == nil {
+			v.open = map[string]bool{}
+		}
+		v.open[e.d.Path] = !v.open[e.d.Path]
+		return nil
+	}
+	path := e.d.Path
+	if e.shard != nil {
+		path = e.shard.Path
+	} else if len(e.d.Shards) == 1 {
+		path = e.d.Shards[0].Path
+	}
+	return m.newestRow(path)
+}
+
+// eventsView is the whole timeline, newest first.
+type eventsView struct{ list }
+
+func (v *eventsView) title(*Model) string { return "events" }
+
+func (v *eventsView) move(m *Model, d motion) tea.Cmd {
+	if m.snap != nil {
+		v.list.move(len(m.snap.Events), 10, d)
+	}
+	return nil
+}
+
+func (v *eventsView) draw(m *Model, a area) {
+	if m.snap == nil || len(m.snap.Events) == 0 {
+		a.cut(0, 0, a.w(), "nothing has happened yet; m writes a note", stDim)
+		return
+	}
+	p := m.pen()
+	ev := m.snap.Events
+	cols := []col{{"when", 12, false}, {"ago", 9, true}, {"what", 9, false}, {"", 0, false}}
+	m.table(a, cols, len(ev), &v.list, func(i int) []span {
+		e := &ev[len(ev)-1-i]
+		mark := markOf(m.snap, e)
+		return []span{sp(p.clock(e.At), stText), sp(p.age(e.At), stDim), sp(mark.sign+" "+e.Kind, mark.st), sp(e.Text, stText)}
+	})
+}
+
+func (v *eventsView) enter(m *Model) tea.Cmd {
+	if m.snap == nil || v.sel >= len(m.snap.Events) {
+		return nil
+	}
+	e := m.snap.Events[len(m.snap.Events)-1-v.sel]
+	m.stack = nil
+	m.goTo(e.At.Add(ranges[m.span].span / 10))
+	return m.say("as it was shortly after: " + e.Text + "   (0 is now)")
+}
+
+// startsView compares the starts that are known.
+type startsView struct{ list }
+
+func (v *startsView) title(*Model) string { return "starts" }
+
+func (v *startsView) move(m *Model, d motion) tea.Cmd {
+	if m.snap != nil {
+		v.list.move(len(m.snap.Starts), 5, d)
+	}
+	return nil
+}
+
+func opt(v *float64, format func(float64) string) string {
+	if v == nil {
+		return metrics.Dash
+	}
+	return format(*v)
+}
+
+func (v *startsView) draw(m *Model, a area) {
+	if m.snap == nil || len(m.snap.Starts) == 0 {
+		a.cut(0, 0, a.w(), "no start is known yet: they are read from the server's log and kept from visit to visit", stDim)
+		return
+	}
+	p := m.pen()
+	st := m.snap.Starts
+	cols := []col{{"#", 3, true}, {"when", 9, false}, {"flags that differ", 24, false}, {"settled", 8, true}, {"peak", 7, true}, {"running", 7, true}, {"queued", 6, true}, {"capacity", 8, true}, {"free GiB", 8, true}, {"outcome", 0, false}}
+	if a.w() < 100 {
+		cols = []col{cols[0], cols[1], {"flags that differ", 20, false}, cols[3], cols[7], {"outcome", 0, false}}
+	}
+	h := min(len(st)+1, max(a.h()/2, 3))
+	m.table(a.sub(0, 0, a.w(), h), cols, len(st), &v.list, func(i int) []span {
+		s := &st[len(st)-1-i]
+		outcome := sp(s.Outcome, stText)
+		switch s.Outcome {
+		case "crashed", "failed":
+			outcome = sp("✖ "+s.Outcome+" "+string(s.Cause), stCrit)
+		case "running":
+			outcome = sp("● running", stOK)
+		}
+		if s.GuardBroken != "" {
+			outcome = sp("▲ broke a guard", stWarn)
+		}
+		no := ""
+		if s.No > 0 {
+			no = fmt.Sprint(s.No)
+		}
+		cells := []span{sp(no, stDim), sp(p.clock(s.At), stText), sp(s.Label, stText), sp(opt(s.Settled, metrics.Rate), stStrong), sp(opt(s.Peak, metrics.Rate), stDim), sp(opt(s.Running, whole), stText), sp(opt(s.Queued, whole), stText),
+			sp(opt(s.Capacity, metrics.Count), stText), sp(opt(s.HeadroomGB, two), stText), outcome}
+		if len(cols) == 6 {
+			return []span{cells[0], cells[1], cells[2], cells[3], cells[7], cells[9]}
+		}
+		return cells
+	})
+	s := &st[len(st)-1-min(v.sel, len(st)-1)]
+	b := a.sub(0, h+1, a.w(), a.h()-h-1)
+	y := 0
+	put := func(label, text string, stl style) {
+		for i, row := range wrap(text, b.w()-16, 6) {
+			l := ""
+			if i == 0 {
+				l = label
+			}
+			b.line(1, y, b.w()-2, line{sp(padRight(l, 14), stDim), sp(row, stl)})
+			y++
+		}
+	}
+	put("engine", strings.TrimSpace(engineName(s.Engine)+" "+s.Version+" "+s.Model), stText)
+	if s.ReadyS != nil {
+		put("ready after", metrics.Age(time.Duration(*s.ReadyS*float64(time.Second))), stText)
+	}
+	if s.Settled != nil {
+		put("settled", metrics.Rate(*s.Settled)+" tok/s, spread "+opt(s.Spread, whole)+", "+opt(s.PerRequest, metrics.Count)+" tokens a request, KV "+opt(s.KVUsage, two)+", "+opt(s.RowsPerMin, metrics.Rate)+" rows/min", stText)
+	}
+	if s.Cause != "" {
+		put("cause", string(s.Cause)+" "+s.CauseTxt+" "+metrics.Age(time.Duration(s.AfterS*float64(time.Second)))+" after it was ready", stCrit)
+	}
+	if s.GuardBroken != "" {
+		put("guard", "broken: "+s.GuardBroken+" "+s.Override, stWarn)
+	}
+	if s.Imported {
+		put("seen by", "not by us: from a log or from the operator", stDim)
+	}
+	if s.Note != "" {
+		put("note", s.Note, stText)
+	}
+	put("command", strings.Join(s.Argv, " "), stDim)
+}
