@@ -149,6 +149,13 @@ func answerFor(a *asker, stop func(error)) func(context.Context, askpassQuestion
 		}
 		answer, err := a.ask(ctx, p)
 		switch {
+		case errors.Is(err, ErrCanceled) && p.Kind == PromptTouch:
+			stop(err)
+			return "", false
+		case p.Kind == PromptTouch:
+			return "", err == nil
+		case ctx.Err() != nil:
+			return "", false // ssh no longer waits for it
 		case p.Kind == PromptHostKey:
 			if err == nil && accepts(answer, p.Fingerprint) {
 				return "yes", true

@@ -73,11 +73,10 @@ func TestAskpassTouch(t *testing.T) {
 		close(gone)
 		return "", ctx.Err()
 	})}
-	s, err := serveAskpass(folder.join("a"), answerFor(a, func(error) {}))
+	s, err := serveAskpass(folder.join("a"), answerFor(a, func(err error) { t.Errorf("the login was stopped: %v", err) }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
 	cmd := exec.Command(os.Args[0], "Confirm user presence for key ED25519-SK SHA256:abc")
 	cmd.Env = append(os.Environ(), askpassEnv+"="+folder.join("a"), "SSH_ASKPASS_PROMPT=none")
 	if err := cmd.Start(); err != nil {
@@ -92,6 +91,10 @@ func TestAskpassTouch(t *testing.T) {
 	case <-gone:
 	case <-time.After(10 * time.Second):
 		t.Error("the question outlived its helper")
+	}
+	s.close()
+	if !a.prompted {
+		t.Error("a touch does not count as a prompt that comes again")
 	}
 }
 

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"time"
@@ -19,8 +20,8 @@ const (
 // Options say how to dial. The zero value uses the user's ssh client where
 // there is one, and asks nobody.
 type Options struct {
-	// Dialer is one of the Dialer constants; empty means openssh where an ssh
-	// client is installed, else native.
+	// Dialer is one of the Dialer constants; empty means openssh where a
+	// usable ssh client is installed, else native.
 	Dialer string
 	// Identity is a private key file to offer first.
 	Identity string
@@ -96,19 +97,21 @@ func Dial(ctx context.Context, t Target, o Options) (*Conn, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	dialer := o.Dialer
-	if dialer == "" {
-		dialer = DialerNative
-		if o.sshPath() != "" && o.HostKey == nil && o.Signer == nil {
-			dialer = DialerOpenSSH
+	switch o.Dialer {
+	case "":
+		if o.sshPath() == "" || o.HostKey != nil || o.Signer != nil {
+			return dialNative(ctx, t, o)
 		}
-	}
-	switch dialer {
+		c, err := dialOpenSSH(ctx, t, o)
+		if errors.Is(err, errUnusableSSH) {
+			return dialNative(ctx, t, o)
+		}
+		return c, err
 	case DialerOpenSSH:
 		return dialOpenSSH(ctx, t, o)
 	case DialerNative:
 		return dialNative(ctx, t, o)
 	default:
-		return nil, fmt.Errorf("dialer %q is unknown: use %s, %s or %s", dialer, DialerOpenSSH, DialerNative, DialerLocal)
+		return nil, fmt.Errorf("dialer %q is unknown: use %s, %s or %s", o.Dialer, DialerOpenSSH, DialerNative, DialerLocal)
 	}
 }

@@ -206,16 +206,18 @@ func (k *keyring) readFile(file string) error {
 	pub := publicPart(file)
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		if pub != nil { // the private part is in the agent
-			k.files = append(k.files, credential{Attempt: describe("file", file, pub), load: func() (ssh.Signer, error) {
-				return nil, errors.New("only the public part is here, and the agent does not hold the key")
-			}})
+		if pub != nil {
+			k.addPublic(file, pub)
 			return nil
 		}
 		return fmt.Errorf("identity file: %w", err)
 	}
 	if err != nil {
 		return note("%v", err)
+	}
+	if pub, _, _, _, err := ssh.ParseAuthorizedKey(b); err == nil {
+		k.addPublic(file, pub)
+		return nil
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
 		return note("others may read it; chmod 600 %s", file)
@@ -235,6 +237,13 @@ func (k *keyring) readFile(file string) error {
 		return note("%v", err)
 	}
 	return nil
+}
+
+// addPublic adds a public key that names one of the agent's.
+func (k *keyring) addPublic(file string, pub ssh.PublicKey) {
+	k.files = append(k.files, credential{Attempt: describe("file", file, pub), load: func() (ssh.Signer, error) {
+		return nil, errors.New("only the public part is here, and the agent does not hold the key")
+	}})
 }
 
 func publicPart(file string) ssh.PublicKey {

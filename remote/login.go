@@ -35,6 +35,9 @@ func (l *login) next(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	if l.asker.canceled && !l.canceledKeyOnly() {
 		return nil, ErrCanceled
 	}
+	if p := l.asker.unanswered; p != nil && p.Kind != PromptPassphrase && l.asker.prompter != nil {
+		return nil, ErrNoPrompts
+	}
 	if slices.Contains(l.offered, "publickey") {
 		if m := l.nextKey(); m != nil {
 			return m, nil

@@ -317,6 +317,28 @@ func readFile(t *testing.T, path string) string {
 	return string(b)
 }
 
+// TestNativePublicFile names a key of the agent by its public part, as is done
+// for keys that never leave a device.
+func TestNativePublicFile(t *testing.T) {
+	_, other, otherPriv := keyFile(t, t.TempDir(), "other", "")
+	_, key, private := keyFile(t, t.TempDir(), "device", "")
+	dir := home(t, agent.AddedKey{PrivateKey: otherPriv, Comment: "other"}, agent.AddedKey{PrivateKey: private, Comment: "device"})
+	path := writeFile(t, filepath.Join(dir, "device.pub"), string(ssh.MarshalAuthorizedKey(key)))
+	c, err := plainDial(t, serveSSH(t, acceptKeys(key, other)), Options{Identity: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Info().Auth != "publickey device" {
+		t.Errorf("info %+v", c.Info())
+	}
+	home(t)
+	_, err = plainDial(t, serveSSH(t, acceptKeys(key)), Options{Identity: path})
+	var auth *AuthError
+	if !errors.As(err, &auth) || len(auth.Tried) == 0 || !strings.Contains(auth.Tried[0].Result, "the agent does not hold the key") {
+		t.Errorf("not in the agent: %v", err)
+	}
+}
+
 func TestNativeOpenKeyFileIsNotUsed(t *testing.T) {
 	dir := home(t)
 	path, key, _ := keyFile(t, filepath.Join(dir, ".ssh"), "id_ed25519", "")
@@ -382,6 +404,10 @@ func TestNativePassword(t *testing.T) {
 		t.Errorf("declined: %v after %d questions", err, len(p.asked))
 	}
 	var needed *PromptNeededError
+	absent := PrompterFunc(func(context.Context, Prompt) (string, error) { return "", ErrNoPrompts })
+	if _, err = plainDial(t, s, Options{Prompter: absent}); !errors.As(err, &needed) {
+		t.Errorf("a prompter without a person: %v", err)
+	}
 	if _, err = plainDial(t, s, Options{}); !errors.As(err, &needed) || needed.Prompt.Kind != PromptPassword || !strings.Contains(err.Error(), "the server offers: password") {
 		t.Errorf("nobody there: %v", err)
 	}

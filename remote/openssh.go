@@ -23,14 +23,14 @@ import (
 // Its arguments are the private folder and the ssh command line. Its standard
 // input is a pipe that only this program holds open, so end of file means that
 // this program is gone, however it ended. It works the same on Linux and
-// darwin, where a process cannot ask to die with its parent.
+// darwin, where a process cannot ask to die with its parent. The watcher in
+// brackets starts before any trap is set, so that it has none; all that can
+// outlive ssh is its sleep of 2 s.
 const keeperScript = `d=$1; shift
 exec 3<&0 </dev/null
 "$@" 3<&- &
 p=$!
-trap 'kill "$p" 2>/dev/null' HUP INT TERM
 (
-	trap - HUP INT TERM
 	read -r x <&3
 	kill "$p" 2>/dev/null
 	sleep 2
@@ -39,6 +39,7 @@ trap 'kill "$p" 2>/dev/null' HUP INT TERM
 	kill -9 0
 ) >/dev/null 2>&1 &
 w=$!
+trap 'kill "$p" 2>/dev/null' HUP INT TERM
 exec 3<&-
 while :; do
 	wait "$p"
@@ -225,7 +226,7 @@ func dialOpenSSH(ctx context.Context, t Target, o Options) (*Conn, error) {
 	}
 	v, err := clientVersion(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnusableSSH, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -277,6 +278,7 @@ func (c *sshChild) attach(ctx context.Context) (net.Conn, error) {
 }
 
 var (
+	errUnusableSSH  = errors.New("this ssh client cannot be used")
 	errSSHEnded     = errors.New("ssh ended")
 	errLoginTimeout = errors.New("the login took too long")
 )
@@ -305,7 +307,7 @@ func loginError(err error, a *asker, log *sshLog, t Target, o Options) error {
 		}
 		return said
 	case errors.Is(err, errLoginTimeout):
-		return &UnreachableError{Op: "handshake", Addr: t.String(), Hint: hintHandshake, Err: fmt.Errorf("no login within %v", o.timeout())}
+		return log.late(t, o.timeout())
 	default:
 		return err
 	}

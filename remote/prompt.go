@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // PromptKind says what a login asks for.
@@ -69,11 +70,13 @@ var ErrNoPrompts = errors.New("nobody is there to answer")
 // asker asks through a Prompter and keeps what the dialers need to know after
 // a login: whether a person was needed and what stayed unanswered.
 type asker struct {
-	prompter   Prompter
-	target     Target
-	pause      func() (resume func()) // stops the login's clock while a person thinks
-	prompted   bool                   // something was answered that a reconnect would ask again
-	unanswered *Prompt                // the first question that nobody was there for
+	prompter Prompter
+	target   Target
+	pause    func() (resume func()) // stops the login's clock while a person thinks
+
+	mu         sync.Mutex // a notice to touch a key is shown beside the login
+	prompted   bool       // something was answered that a reconnect would ask again
+	unanswered *Prompt    // the first question that nobody was there for
 	canceled   bool
 }
 
@@ -88,22 +91,28 @@ func (a *asker) ask(ctx context.Context, p Prompt) (string, error) {
 		defer a.pause()()
 	}
 	answer, err := a.prompter.Ask(ctx, p)
-	switch {
-	case errors.Is(err, ErrNoPrompts):
+	if errors.Is(err, ErrNoPrompts) {
 		return "", a.nobody(p)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
 	case errors.Is(err, ErrCanceled):
 		a.canceled = true
-		return "", err
-	case err != nil:
-		return "", err
-	}
-	if p.Kind != PromptHostKey {
+	case p.Kind == PromptTouch:
+		a.prompted = true // it is answered at the key, and ends with its context
+	case err == nil && p.Kind != PromptHostKey:
 		a.prompted = true
+	}
+	if err != nil {
+		return "", err
 	}
 	return answer, nil
 }
 
 func (a *asker) nobody(p Prompt) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.unanswered == nil && p.Kind != PromptTouch {
 		a.unanswered = &p
 	}

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -65,21 +66,36 @@ func startProxy(command string) (net.Conn, error) {
 		return nil, fmt.Errorf("start the ProxyCommand: %w", err)
 	}
 	p.watch(func() (int, error) { return localStatus(cmd, cmd.Wait()) })
+	c := &proxyConn{p: p, words: &sshLog{}, spoke: make(chan struct{})}
 	go func() {
-		var sink [512]byte
-		for {
-			if _, err := p.Stderr.Read(sink[:]); err != nil {
-				return
-			}
-		}
+		c.words.read(p.Stderr)
+		close(c.spoke)
 	}()
-	return &proxyConn{p}, nil
+	return c, nil
 }
 
 // proxyConn is the stream of a ProxyCommand. It knows no deadlines.
-type proxyConn struct{ p *Process }
+type proxyConn struct {
+	p     *Process
+	words *sshLog
+	spoke chan struct{} // closed when words is complete
+}
 
-func (c *proxyConn) Read(b []byte) (int, error)  { return c.p.Stdout.Read(b) }
+// Read ends with the command's last words, the only explanation there is.
+func (c *proxyConn) Read(b []byte) (int, error) {
+	n, err := c.p.Stdout.Read(b)
+	if err == io.EOF {
+		select {
+		case <-c.spoke:
+		case <-time.After(killGrace):
+		}
+		if s := c.words.lastWords(); s != "" {
+			return n, fmt.Errorf("the ProxyCommand ended: %s", s)
+		}
+	}
+	return n, err
+}
+
 func (c *proxyConn) Write(b []byte) (int, error) { return c.p.Stdin.Write(b) }
 func (c *proxyConn) Close() error                { return c.p.Close() }
 func (c *proxyConn) LocalAddr() net.Addr         { return &net.TCPAddr{IP: net.IPv4zero} }

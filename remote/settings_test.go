@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,43 @@ func TestNativeProxyCommand(t *testing.T) {
 		t.Errorf("got %+v, %v", res, err)
 	}
 	_ = c.Close()
+}
+
+func TestNativeProxyCommandFails(t *testing.T) {
+	home(t)
+	ssh := fakeSSH(t, `printf 'user op\nhostname gpu7\nport 22\nproxycommand echo "tunnel: no such host" >&2\n'`)
+	_, err := Dial(t.Context(), Target{Host: "gpu7"}, Options{Dialer: DialerNative, SSH: ssh})
+	var un *UnreachableError
+	if !errors.As(err, &un) || !strings.Contains(err.Error(), "the ProxyCommand ended: tunnel: no such host") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDialChooses uses the native dialer where no usable ssh client is.
+func TestDialChooses(t *testing.T) {
+	dir := home(t)
+	path, key, _ := keyFile(t, filepath.Join(dir, ".ssh"), "id_ed25519", "")
+	s := serveSSH(t, acceptKeys(key))
+	known := writeFile(t, filepath.Join(dir, ".ssh", "known_hosts"), s.knownLine(s.hostKey))
+	old := fakeSSH(t, `case $1 in
+-V) echo OpenSSH_6.6 >&2 ;;
+-G) printf 'identityfile `+path+`\nuserknownhostsfile `+known+`\nidentityagent none\n' ;;
+esac
+`)
+	for name, o := range map[string]Options{"none": {SSH: "/nowhere/ssh"}, "too old": {SSH: old}} {
+		c, err := Dial(t.Context(), Target{User: "op", Host: s.host, Port: s.port}, o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if c.Info().Dialer != DialerNative {
+			t.Errorf("%s: dialer %s", name, c.Info().Dialer)
+		}
+		_ = c.Close()
+	}
+	if _, err := Dial(t.Context(), Target{Host: "gpu7"}, Options{Dialer: DialerOpenSSH, SSH: old}); err == nil || !strings.Contains(err.Error(), "--dial native") {
+		t.Errorf("asked for openssh with an old client: %v", err)
+	}
 }
 
 func TestClientVersion(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // sshLog reads what "ssh -v" tells on its standard error: the only source for
@@ -25,6 +26,7 @@ type sshLog struct {
 	offered       []string
 	said          []string // lines that are not debug output
 	hostKey       *HostKeyError
+	connected     bool // a server took the connection
 }
 
 const maxSaid = 40
@@ -70,6 +72,8 @@ func (l *sshLog) line(s string) {
 		l.port, _ = strconv.Atoi(m[2])
 		l.tried, l.offered = nil, nil // a jump host's login is over
 	}):
+	case strings.HasPrefix(s, "debug1: Connection established"):
+		l.connected = true
 	case match(versionRE, s, func(m []string) { l.serverVersion = "SSH-" + m[1] + "-" + m[2] }):
 	case match(offeringRE, s, func(m []string) {
 		source := "file"
@@ -204,7 +208,7 @@ func (l *sshLog) failure(t Target) error {
 	}
 	if s := l.find(verifyFailRE); s != "" {
 		k := l.hostKeyError()
-		k.Host, k.Err = host, said
+		k.Host, k.Err = host, fmt.Errorf("%w; check its fingerprint and accept it once with: ssh %s", said, t.Host)
 		return k
 	}
 	if s := l.find(tooManyRE); s != "" {
@@ -225,6 +229,16 @@ func (l *sshLog) failure(t Target) error {
 		return &UnreachableError{Op: "handshake", Addr: addr, Hint: hintHandshake, Err: errors.New(s)}
 	}
 	return fmt.Errorf("ssh could not connect to %s: %w; try: ssh %s", addr, said, t.Host)
+}
+
+// late is the error of a login that took longer than limit.
+func (l *sshLog) late(t Target, limit time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.connected {
+		return &UnreachableError{Op: "connect", Addr: t.String(), Hint: hintConnect("timed out"), Err: fmt.Errorf("no connection within %v", limit)}
+	}
+	return &UnreachableError{Op: "handshake", Addr: t.String(), Hint: hintHandshake, Err: fmt.Errorf("no login within %v", limit)}
 }
 
 const (

@@ -61,6 +61,9 @@ func TestSystemConn(t *testing.T) {
 			t.Errorf("info %+v", i)
 		}
 		testConn(t, c)
+		if strings.Contains(s.Log(), pingChannel) {
+			t.Errorf("signs of life fill the server's log:\n%s", s.Log())
+		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 // Process is one line of the process table.
 type Process struct {
 	PID, Parent int
+	Group       int // process group
 	State       string
 	Args        []string
 }
@@ -32,11 +33,12 @@ func Processes() []Process {
 			continue
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) < 2 {
+		if len(fields) < 3 {
 			continue
 		}
 		p := Process{PID: pid, State: fields[0]}
 		p.Parent, _ = strconv.Atoi(fields[1])
+		p.Group, _ = strconv.Atoi(fields[2])
 		cmdline, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		p.Args = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 		list = append(list, p)
