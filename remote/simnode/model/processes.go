@@ -39,13 +39,14 @@ func (s *server) processes() []Process {
 	serving := s.eng != nil && (len(s.eng.running) > 0 || s.eng.busy)
 	for _, role := range s.roles {
 		p := Process{
-			Role: role, PID: s.pids[role], Parent: ServerMain, Argv: s.argv, Dir: s.dir, Started: s.n.wall(s.started),
+			Role: role, PID: s.pids[role], Parent: ServerMain, Argv: s.argv, Env: s.env, Dir: s.dir, Started: s.n.wall(s.started),
 			State: 'S', Threads: 1, GPU: -1,
 		}
 		age := (s.n.at - s.started).Seconds()
 		rank, isRank := role.rank()
 		switch {
 		case role == ServerMain:
+			p.Env = s.env
 			p.Parent, p.RSS, p.Threads, p.CPU = "", size(mainRS), 196, age*0.3
 		case role == Detokenizer:
 			p.Argv, p.RSS, p.Threads, p.CPU = []string{"sglang::detokenizer"}, size(detokRS), 131, age*0.1
@@ -92,7 +93,7 @@ func (r Role) rank() (int, bool) {
 
 func (c *client) process(role Role) Process {
 	return Process{
-		Role: role, PID: c.pid, Argv: c.argv, Title: strings.Join(c.argv, " "), Dir: c.dir, Started: c.n.wall(c.started),
+		Role: role, PID: c.pid, Argv: c.argv, Env: c.env, Title: strings.Join(c.argv, " "), Dir: c.dir, Started: c.n.wall(c.started),
 		RSS: clientRS, State: 'S', Threads: 9, GPU: -1, CPU: (c.n.at - c.started + time.Second).Seconds() * 0.04,
 	}
 }

@@ -119,7 +119,8 @@ type Process struct {
 	PID     int
 	Parent  Role // "" for a child of init
 	Argv    []string
-	Title   string // what ps shows: Argv joined, or the title the process gave itself
+	Title   string   // what ps shows: Argv joined, or the title the process gave itself
+	Env     []string // KEY=VALUE, as it was started; nil for children
 	Dir     string
 	Started time.Time
 	RSS     int64 // bytes
