@@ -29,6 +29,7 @@ var rules = []rule{
 	{[]string{"GPU is lost"}, metrics.CauseGPULost, Fatal},
 	{[]string{"fallen off the bus"}, metrics.CauseGPULost, Fatal},
 	{[]string{"illegal memory access"}, metrics.CauseIllegalAccess, Fatal},
+	{[]string{"Memory access fault by GPU"}, metrics.CauseIllegalAccess, Fatal},
 	{[]string{"misaligned address"}, metrics.CauseIllegalAccess, Fatal},
 	{[]string{"unspecified launch failure"}, metrics.CauseIllegalAccess, Fatal},
 	{[]string{"device-side assert"}, metrics.CauseDeviceAssert, Fatal},
@@ -83,6 +84,8 @@ var rules = []rule{
 	{[]string{"does not appear to have a file named"}, metrics.CauseModelUnusable, Fatal},
 	{[]string{"Invalid repository ID or local directory"}, metrics.CauseModelUnusable, Fatal},
 	{[]string{"Cannot access gated repo"}, metrics.CauseModelUnusable, Fatal},
+	{[]string{"GatedRepoError"}, metrics.CauseModelUnusable, Fatal},
+	{[]string{"RepositoryNotFoundError"}, metrics.CauseModelUnusable, Fatal},
 	{[]string{"Repository Not Found"}, metrics.CauseModelUnusable, Fatal},
 	{[]string{"Error while deserializing header"}, metrics.CauseModelUnusable, Fatal},
 	{[]string{"Cannot find any model weights"}, metrics.CauseModelUnusable, Fatal},
@@ -177,7 +180,7 @@ func (f *Fault) figures(msg []byte) {
 		f.Util = after(msg, "memory utilization (")
 		f.NeedGB = before(msg, " GiB). Decrease")
 	case metrics.CauseStartupKVTooSmall:
-		f.MaxLen = after(msg, "maximum model length is ")
+		f.MaxLen = after(msg, "maximum model length is ").or(after(msg, "stored in KV cache ("))
 		f.NeedGB = before(msg, " GiB KV cache is needed")
 		f.FreeGB = after(msg, "available KV cache memory (")
 	case metrics.CauseNCCLTimeout:
@@ -207,5 +210,8 @@ func (f *Fault) figures(msg []byte) {
 		}
 		f.TotalGB = after(msg, "total capacity of ").or(before(msg, " GiB total capacity"))
 		f.FreeGB = before(msg, " GiB is free")
+		if mib := before(msg, " MiB is free"); mib.Known {
+			f.FreeGB = num(mib.V / 1024)
+		}
 	}
 }

@@ -25,6 +25,7 @@ const (
 	KindIteration
 	KindTransfer
 	KindCounts
+	KindPreempt
 	KindStartup
 	KindProgress
 	KindAccess
@@ -54,6 +55,7 @@ type Event struct {
 	Prefix    *Prefix
 	Iteration *Iteration
 	Counts    []Count
+	Preempt   Num // V0: preemptions since the start, as its warning tells them
 	Startup   *Startup
 	Progress  *Progress
 	Access    *Access

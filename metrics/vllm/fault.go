@@ -97,8 +97,10 @@ func (p *Parser) runtimeLine(msg []byte, h head) bool {
 	case bytes.HasPrefix(msg, []byte("port ")) && bytes.Contains(msg, []byte("is used by process")):
 		p.holder(msg, h)
 		return true
-	case bytes.HasPrefix(msg, []byte("Received request ")):
-		return true // a request's text
+	case bytes.Contains(msg, []byte(" is preempted by ")):
+		p.begin(KindPreempt, h).Preempt = after(msg, "total_num_cumulative_preemption=")
+		p.emit(&p.ev)
+		return true
 	}
 	switch h.level {
 	case 'E', 'C':
@@ -206,7 +208,7 @@ func suspicious(b []byte) bool {
 
 var suspects = [][]byte{
 	[]byte("[Rank "), []byte("ProcessGroup"), []byte(": error: "), []byte("[Errno "), []byte("Fatal Python"), []byte("Segmentation fault"),
-	[]byte("terminate called"), []byte("core dumped"), []byte("Killed"), []byte("NCCL WARN"), []byte("ROCr"), []byte("HSA_STATUS"),
+	[]byte("terminate called"), []byte("core dumped"), []byte("Killed"), []byte("NCCL WARN"), []byte("ROCr"), []byte("HSA_STATUS"), []byte("Memory access fault"),
 }
 
 // suspectByte marks the first bytes of suspects, so that a line is walked once.

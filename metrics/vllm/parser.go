@@ -2,7 +2,6 @@ package vllm
 
 import (
 	"bytes"
-	"strconv"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -26,9 +25,10 @@ type Parser struct {
 	partial []byte
 	tail    []byte
 
-	outer time.Time // collector's stamp of the current line
-	outPI int       // collector's pid of the current line
-	last  Stamp
+	outer  time.Time // collector's stamp of the current line
+	around time.Time // that of the JSON record around it
+	outPI  int       // collector's pid of the current line
+	last   Stamp
 
 	held     []byte
 	heldHead head
@@ -156,11 +156,13 @@ func (p *Parser) pieces(b []byte) {
 var (
 	border    = []byte("│")
 	separator = []byte(metrics.StartSeparator)
+	// A record that shows a request's text; nothing in it is ours to read.
+	requestWords = []byte("Received request ")
 )
 
 // piece takes one physical line.
 func (p *Parser) piece(b []byte) {
-	p.outer, p.outPI = time.Time{}, 0
+	p.outer, p.outPI = p.around, 0
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, 0) >= 0 {
 		b = []byte(metrics.Clean(string(b), 0))
 	}
@@ -168,6 +170,9 @@ func (p *Parser) piece(b []byte) {
 		b = bytes.Trim(bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(b), border), border), " ")
 	}
 	if len(b) == 0 {
+		return
+	}
+	if b[0] == '{' && p.wrappedJSON(b) {
 		return
 	}
 	at, h, n := findHead(b)
@@ -240,16 +245,16 @@ func (p *Parser) process(b []byte, h *head) (n int) {
 		p.put(h, pr)
 		return end + 1
 	}
-	at := bytes.Index(b[:end], []byte(" pid="))
-	if at < 2 {
+	at := bytes.Index(b[:end], []byte("pid="))
+	if at < 1 {
 		return 0
 	}
 	var pr proc
-	pid, digits := integer(b[at+len(" pid="):])
+	pid, digits := integer(b[at+len("pid="):])
 	if digits == 0 {
 		return 0
 	}
-	name := b[1:at]
+	name := bytes.TrimRight(b[1:at], " ")
 	pr.rank = NoRank
 	if i := bytes.Index(name, []byte(" rank=")); i > 0 { // VllmWorker rank=0, until 0.10
 		if r, k := integer(name[i+len(" rank="):]); k > 0 {
@@ -284,13 +289,13 @@ func (p *Parser) record(msg []byte, h head) {
 	p.last = h.at
 	whole := msg
 	msg = bytes.TrimRight(msg, " ")
-	if len(msg) == 0 {
+	if len(msg) == 0 || bytes.HasPrefix(msg, requestWords) {
 		return
 	}
 	// Another record may be glued to this one.
 	if at, h2, n2 := findHead(msg); at > 0 && !quotesText(msg[:at]) {
 		first := msg[:at]
-		if i := bytes.LastIndexByte(first, '('); i >= 0 && bytes.Contains(first[i:], []byte(" pid=")) {
+		if i := bytes.LastIndexByte(first, '('); i >= 0 && bytes.Contains(first[i:], []byte("pid=")) {
 			p.process(first[i:], &h2)
 			first = first[:i]
 		}
@@ -308,7 +313,7 @@ func (p *Parser) record(msg []byte, h head) {
 		p.emit(&p.ev)
 		return
 	}
-	if p.specLine(msg, h) || p.companion(msg, h) || p.startupLine(msg, h) || p.runtimeLine(msg, h) {
+	if p.specLine(msg, h) || p.companion(msg, h) || p.startupLine(msg, h) || p.accessLine(msg, h) || p.runtimeLine(msg, h) {
 		return
 	}
 	if h.level == 'E' || h.level == 'C' {
@@ -379,6 +384,9 @@ func (p *Parser) bare(b []byte) {
 	if p.accessLine(rest, h) {
 		return
 	}
+	if bytes.IndexByte(rest, '%') >= 0 && p.bareBatch(rest, h) {
+		return
+	}
 	if bytes.IndexByte(rest, '%') >= 0 && p.bar(rest, h) {
 		if i := bytes.Index(rest, []byte("][")); i >= 0 {
 			p.bareFault(rest[i+1:], h)
@@ -399,6 +407,36 @@ func (p *Parser) bare(b []byte) {
 	p.bareFault(rest, h)
 }
 
+// bareBatch takes figures whose prefix another logging setup replaced, or a copy
+// cut off: they are told by two keys that only they have.
+func (p *Parser) bareBatch(b []byte, h head) bool {
+	i := bytes.Index(b, []byte("Avg generation t"))
+	if i < 0 || !bytes.Contains(b[i:], []byte("Running: ")) {
+		return false
+	}
+	from := i
+	if j := bytes.Index(b[:i], avgPrompt); j >= 0 {
+		from = j
+	}
+	lead := b[:from]
+	if quotesText(lead) {
+		return true // and not the log's own
+	}
+	p.batch.Engine, p.batch.Engines = -1, 0
+	if e := bytes.LastIndex(lead, []byte("Engine ")); e >= 0 {
+		if n, k := integer(lead[e+len("Engine "):]); k > 0 {
+			p.batch.Engine = int(n)
+		}
+	}
+	if s, _, ok := parseStamp(b, 0); ok {
+		h.at, p.last = s, s
+	}
+	parseBatch(&p.batch, b[from:])
+	p.begin(KindBatch, h).Batch = &p.batch
+	p.emit(&p.ev)
+	return true
+}
+
 // begin prepares the event that is about to be given.
 func (p *Parser) begin(kind Kind, h head) *Event {
 	pid := h.pid
@@ -413,8 +451,8 @@ var dashQuote = []byte(` - "`)
 
 // accessLine reads `10.0.0.7:42710 - "POST /v1/completions HTTP/1.1" 200 OK`.
 func (p *Parser) accessLine(b []byte, h head) bool {
-	i := bytes.Index(b, dashQuote)
-	if i < 0 || i > 200 {
+	i := bytes.Index(b[:min(len(b), 200)], dashQuote)
+	if i < 0 {
 		return false
 	}
 	who := b[:i]
@@ -470,96 +508,4 @@ func (p *Parser) str(b []byte) string {
 	s := metrics.Clean(string(b), 256)
 	p.intern[string(b)] = s
 	return s
-}
-
-// outerLen measures what a log collector put before a line: an RFC 3339 stamp,
-// severities, CRI streams, names of compose, kubectl, CI and journald.
-func (p *Parser) outerLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch c := b[0]; {
-	case c == '|' && b[1] == ' ':
-		return 2
-	case c == '[':
-		end := bytes.IndexByte(b[:min(len(b), 120)], ']')
-		if end < 0 || end+1 >= len(b) || b[end+1] != ' ' && b[end+1] != ':' {
-			return 0
-		}
-		in := b[1:end]
-		if t, err := time.Parse(time.RFC3339Nano, string(in)); err == nil {
-			p.outer = t
-			return end + 2
-		}
-		if bytes.HasPrefix(in, []byte("rank")) { // torch's own; what follows is text
-			return end + 2
-		}
-		if bytes.IndexByte(in, ' ') < 0 && letter(in) && b[end+1] == ' ' && (bytes.IndexByte(in, '-') > 0 || bytes.IndexByte(in, '/') > 0) {
-			return end + 2 // a container's name
-		}
-	case digit(c):
-		if len(b) > 20 && b[4] == '-' && b[10] == 'T' {
-			end := bytes.IndexByte(b[:min(len(b), 40)], ' ')
-			if end < 0 {
-				return 0
-			}
-			if t, err := time.Parse(time.RFC3339Nano, string(b[:end])); err == nil {
-				if p.outer.IsZero() {
-					p.outer = t
-				}
-				return end + 1
-			}
-		}
-	case c >= 'A' && c <= 'Z':
-		if n := p.journald(b); n > 0 {
-			return n
-		}
-	}
-	if bytes.HasPrefix(b, []byte("stderr ")) || bytes.HasPrefix(b, []byte("stdout ")) {
-		n := len("stderr ")
-		if len(b) > n+1 && (b[n] == 'F' || b[n] == 'P') && b[n+1] == ' ' {
-			n += 2
-		}
-		return n
-	}
-	return composeLen(b)
-}
-
-func letter(b []byte) bool {
-	return len(b) > 0 && (b[0] >= 'a' && b[0] <= 'z' || b[0] >= 'A' && b[0] <= 'Z')
-}
-
-// journald measures "Sep 23 00:10:42 host unit[pid]: " and notes the pid, which
-// tells two processes of one unit apart.
-func (p *Parser) journald(b []byte) int {
-	if len(b) < 20 || b[3] != ' ' || b[6] != ' ' || b[9] != ':' || b[12] != ':' || b[15] != ' ' ||
-		!bytes.Contains([]byte("JanFebMarAprMayJunJulAugSepOctNovDec"), b[:3]) {
-		return 0
-	}
-	end := bytes.Index(b[:min(len(b), 160)], []byte(": "))
-	if end < 16 {
-		return 0
-	}
-	if i := bytes.LastIndexByte(b[:end], '['); i > 0 && b[end-1] == ']' {
-		if pid, err := strconv.Atoi(string(b[i+1 : end-1])); err == nil && pid > 0 {
-			p.outPI = pid
-		}
-	}
-	return end + 2
-}
-
-// composeLen measures "name-1  | ".
-func composeLen(b []byte) int {
-	i := 0
-	for i < len(b) && i < 64 && (digit(b[i]) || letter(b[i:]) || b[i] == '-' || b[i] == '_' || b[i] == '.') {
-		i++
-	}
-	j := i
-	for j < len(b) && b[j] == ' ' {
-		j++
-	}
-	if i > 0 && j > i && j+1 < len(b) && b[j] == '|' && b[j+1] == ' ' && !digit(b[0]) {
-		return j + 2
-	}
-	return 0
 }

@@ -316,8 +316,11 @@ func (s *State) applyProgress(ev *Event) {
 	pr := ev.Progress
 	phase := ""
 	switch {
-	case strings.Contains(pr.Label, "shards") || strings.HasPrefix(pr.Label, "Loading"):
+	case strings.Contains(pr.Label, "shards") || strings.HasPrefix(pr.Label, "Loading") || strings.Contains(pr.Label, "safetensors") ||
+		strings.HasPrefix(pr.Label, "Fetching ") || strings.HasPrefix(pr.Label, "Downloading"):
 		phase = PhaseWeights
+	case strings.Contains(pr.Label, "warmup") || strings.Contains(pr.Label, "DeepGEMM") || strings.HasPrefix(pr.Label, "Compiling"):
+		phase = PhaseCompile
 	case strings.HasPrefix(pr.Label, "Capturing") || strings.Contains(pr.Label, "cudagraph"):
 		phase = PhaseGraphs
 	}

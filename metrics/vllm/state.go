@@ -9,22 +9,23 @@ import (
 // parallel engines, the starts with their phases, and the causes of crashes. The
 // zero State is ready. It holds bounded memory and never looks at a clock.
 type State struct {
-	starts  []*Start
-	engines map[int]*engine // by number; -1 where lines name none
-	newest  Stamp
-	spec    Spec
-	specAt  Stamp
-	prefix  Prefix
-	counts  []Count
-	dump    Dump
-	waits   int // lines in a row that wait for shared memory, since work was last seen
-	waitS   float64
-	waitAt  Stamp
-	same    int // companion lines in a row with all drafts accepted at one rate
-	job     Progress
-	jobAt   Stamp
-	http    map[int]int64
-	posts   int64 // POST requests that ended with 200
+	starts   []*Start
+	engines  map[int]*engine // by number; -1 where lines name none
+	newest   Stamp
+	spec     Spec
+	specAt   Stamp
+	prefix   Prefix
+	counts   []Count
+	dump     Dump
+	waits    int // lines in a row that wait for shared memory, since work was last seen
+	waitS    float64
+	waitAt   Stamp
+	same     int // companion lines in a row with all drafts accepted at one rate
+	job      Progress
+	jobAt    Stamp
+	http     map[int]int64
+	preempts int64
+	posts    int64 // POST requests that ended with 200
 
 	forward, backward int
 	lastOuter         time.Time
@@ -63,6 +64,11 @@ func (s *State) Apply(ev *Event) Applied {
 		s.prefix = *ev.Prefix
 	case KindCounts:
 		s.counts = append(s.counts[:0], ev.Counts...)
+	case KindPreempt:
+		s.preempts++
+		if ev.Preempt.V > float64(s.preempts) {
+			s.preempts = int64(ev.Preempt.V)
+		}
 	case KindStartup:
 		return s.applyStartup(ev)
 	case KindProgress:
@@ -112,6 +118,13 @@ func (s *State) order(ev *Event) {
 		s.lastOuter = ev.Outer
 	}
 	if ev.At.Known {
+		if d, ok := ev.At.Sub(s.newest); ok && ev.Outer.IsZero() {
+			if d < 0 {
+				s.backward++
+			} else if d > 0 {
+				s.forward++
+			}
+		}
 		s.newest = ev.At
 	}
 }
@@ -135,6 +148,9 @@ func (s *State) applyBatch(ev *Event) {
 		}
 		e = &engine{}
 		s.engines[b.Engine] = e
+	}
+	if d, ok := ev.At.Sub(e.at); ok && d < 0 && s.NewestFirst() {
+		return // an older line of a log that runs against time
 	}
 	if b.Engines > 0 || b.Engine < 0 && len(s.engines) > 1 {
 		// A line about all engines replaces those about each.
@@ -273,6 +289,9 @@ func (s *State) Spec() (Spec, Stamp) { return s.spec, s.specAt }
 
 // Prefix holds the newest hit rates of V0.
 func (s *State) Prefix() Prefix { return s.prefix }
+
+// Preemptions is how many V0 told; later versions do not log them.
+func (s *State) Preemptions() int64 { return s.preempts }
 
 // Counts are the engines' loads as the coordinator last passed them on.
 func (s *State) Counts() []Count { return s.counts }
