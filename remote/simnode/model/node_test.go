@@ -227,7 +227,7 @@ func TestRowsAreJSON(t *testing.T) {
 		if err := json.Unmarshal(line, &v); err != nil || v.ID != r.ID || v.Meta.Completion != r.Tokens || v.Meta.Finish.Type != "stop" {
 			t.Errorf("%v %+v of %s", err, v, line)
 		}
-		if strings.Contains(string(line), "\n") || len(line) < 400 {
+		if strings.Contains(string(line), "\n") || len(line) < 400 || len(line) != r.Size() {
 			t.Errorf("row of %d bytes: %s", len(line), line)
 		}
 	}

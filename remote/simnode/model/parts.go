@@ -75,28 +75,62 @@ test path name user call class type field count total average sort merge split j
 // raw response, its text shortened to about half a byte a token.
 func (r Row) JSON() []byte {
 	s := source(r.Seed)
-	text := &strings.Builder{}
-	for text.Len() < 240+r.Tokens/2 {
-		text.WriteString(words[s.next()%uint64(len(words))])
-		text.WriteByte(" .,\n"[[]int{0, 0, 0, 0, 0, 0, 0, 1, 2, 3}[s.next()%10]])
+	text := make([]byte, 0, r.textSize()+16)
+	for len(text) < r.textSize() {
+		text = append(text, words[s.next()%uint64(len(words))]...)
+		text = append(text, "      .,;"[s.next()%9])
 	}
-	finish := map[string]any{"type": r.Finish}
+	return r.line(string(text[:r.textSize()]))
+}
+
+// Size is the length of the line that JSON gives, without making it.
+func (r Row) Size() int { return len(r.line("")) + r.textSize() }
+
+func (r Row) textSize() int { return 240 + r.Tokens/2 }
+
+func (r Row) line(text string) []byte {
+	luck := source(r.Seed ^ 0x1D)
+	meta := rawMeta{
+		ID: requestID(&luck), Finish: rawFinish{Type: r.Finish}, Prompt: r.Input, Completion: r.Tokens,
+		Weights: "default", Latency: float64(r.Latency.Milliseconds()) / 1000,
+	}
 	if r.Finish == "length" {
-		finish["length"] = r.Tokens
+		meta.Finish.Length = r.Tokens
 	} else {
-		finish["matched"] = 163586
+		meta.Finish.Matched = stopToken
 	}
-	line, err := json.Marshal(map[string]any{
-		"id": r.ID, "part": r.Part, "prompt_index": r.Prompt, "text": text.String(),
-		"meta_info": map[string]any{
-			"id": requestID(&s), "finish_reason": finish, "prompt_tokens": r.Input, "completion_tokens": r.Tokens,
-			"cached_tokens": 0, "weight_version": "default", "e2e_latency": float64(r.Latency.Milliseconds()) / 1000,
-		},
-	})
+	line, err := json.Marshal(rawRow{ID: r.ID, Part: r.Part, Prompt: r.Prompt, Text: text, Meta: meta})
 	if err != nil {
 		panic("model: a row of plain values must be JSON: " + err.Error())
 	}
 	return line
+}
+
+// stopToken is the token that ends an answer.
+const stopToken = 163_586
+
+type rawRow struct {
+	ID     string  `json:"id"`
+	Part   string  `json:"part"`
+	Prompt int     `json:"prompt_index"`
+	Text   string  `json:"text"`
+	Meta   rawMeta `json:"meta_info"`
+}
+
+type rawMeta struct {
+	ID         string    `json:"id"`
+	Finish     rawFinish `json:"finish_reason"`
+	Prompt     int       `json:"prompt_tokens"`
+	Completion int       `json:"completion_tokens"`
+	Cached     int       `json:"cached_tokens"`
+	Weights    string    `json:"weight_version"`
+	Latency    float64   `json:"e2e_latency"`
+}
+
+type rawFinish struct {
+	Type    string `json:"type"`
+	Matched int    `json:"matched,omitempty"`
+	Length  int    `json:"length,omitempty"`
 }
 
 func requestID(s *source) string { return fmt.Sprintf("%016x%016x", s.next(), s.next()) }
