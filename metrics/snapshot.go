@@ -33,8 +33,9 @@ type Snapshot struct {
 	Findings   []Finding
 	History    []Finding
 	CannotTell []CannotTell
-	Events     []Event // oldest first, bounded
-	Starts     []Start // oldest first; imported and seen
+	Events     []Event     // oldest first, bounded
+	Kernel     []CauseFact // newest facts of the kernel log, oldest first, bounded
+	Starts     []Start     // oldest first; imported and seen
 	Guards     []Guard
 	Verdict    Verdict
 	Config     Config

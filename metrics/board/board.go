@@ -6,11 +6,11 @@ import (
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/metrics/findings"
+	"github.com/runvigil/runvigil/metrics/kernel"
 )
 
 const (
 	eventsKeep = 500
-	kernelKeep = 200
 )
 
 // Board holds the state of one node. It is not safe for concurrent use.
@@ -33,22 +33,23 @@ type Board struct {
 	notes     []metrics.Note
 	journals  []string // lines of restart journals, newest last
 
-	sys     hostState
-	gpus    gpuState
-	procs   map[int]metrics.Proc
-	scanned time.Time
-	hidden  []string
-	remote  []metrics.RemoteConn
-	logs    map[string]*logState
-	servers []*serverState
-	clients []*clientState
-	files   map[string]metrics.FileStat
-	dirs    map[string][]metrics.FileStat
-	rows    map[string]*rowState
-	data    map[string]*dataState
-	sets    map[string]*setState
-	job     setState
-	kernel  []kernelLine
+	sys       hostState
+	gpus      gpuState
+	procs     map[int]metrics.Proc
+	scanned   time.Time
+	hidden    []string
+	remote    []metrics.RemoteConn
+	logs      map[string]*logState
+	servers   []*serverState
+	clients   []*clientState
+	files     map[string]metrics.FileStat
+	dirs      map[string][]metrics.FileStat
+	rows      map[string]*rowState
+	data      map[string]*dataState
+	sets      map[string]*setState
+	job       setState
+	kernel    []kernelFact
+	kernelLog kernel.Parser
 
 	events  []metrics.Event
 	engine  *findings.Engine
@@ -57,11 +58,6 @@ type Board struct {
 	cannot  []metrics.CannotTell
 	snap    *metrics.Snapshot
 	bad     map[metrics.Kind]string // newest frame of a kind that could not be read
-}
-
-type kernelLine struct {
-	at   time.Time
-	text string
 }
 
 // New gives an empty board.

@@ -336,7 +336,7 @@ func (b *Board) finishRate(from, now time.Time) (rate float64, over time.Duratio
 	for _, p := range sortedLogs(b.logs) {
 		l := b.logs[p]
 		sec := l.work.section()
-		if !l.work.engine || sec == nil || sec.last.Before(from) {
+		if l.work.engine == "" || sec == nil || sec.last.Before(from) {
 			continue
 		}
 		n, known := sec.finishedSince(from)

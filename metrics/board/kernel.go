@@ -1,69 +1,93 @@
 package board
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/kernel"
 )
 
-var (
-	bootStamp = regexp.MustCompile(`^\[ *(\d+\.\d+)\]`)
-	isoStamp  = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:?\d\d`)
-	killedPID = regexp.MustCompile(`(?i)kill(?:ed)? process (\d+) \(([^)]*)\)`)
-)
+const kernelKeep = 200
+
+// kernelFact is one thing the kernel log says.
+type kernelFact struct {
+	fact metrics.CauseFact
+	kind kernel.Kind
+	pid  int
+	name string
+	bus  string
+}
 
 func (b *Board) applyKernel(f metrics.Frame) {
-	for line := range strings.Lines(string(f.Data)) {
-		text := metrics.Clean(strings.TrimRight(line, "\n"), 400)
-		if text == "" || slices.ContainsFunc(b.kernel, func(k kernelLine) bool { return k.text == text }) {
-			continue
+	data := f.Data
+	if n := len(data); n > 0 && data[n-1] != '\n' {
+		data = append(data[:n:n], '\n') // frames hold whole lines
+	}
+	b.kernelLog.Feed(data, func(e *kernel.Event) {
+		if e.Class == "" || e.Kind == kernel.KindOOMTask || e.Kind == kernel.KindReaped {
+			return
 		}
-		k := kernelLine{at: b.kernelTime(text, f.At), text: text}
+		k := kernelFact{
+			fact: metrics.CauseFact{Class: e.Class, Detail: e.Text, Line: e.Text, At: b.kernelTime(e, f.At), Primary: !e.Consequence},
+			kind: e.Kind, pid: e.PID, name: e.Name, bus: e.Bus,
+		}
+		if slices.ContainsFunc(b.kernel, func(o kernelFact) bool { return o.fact.Line == k.fact.Line && o.kind == k.kind }) {
+			return // a new session reads the same log again
+		}
 		b.kernel = append(b.kernel, k)
+		if !e.Consequence {
+			b.event(metrics.Event{At: k.fact.At, Kind: "crash", Text: metrics.Cut("kernel: "+e.Text, 160), Ref: "kernel"})
+		}
 		for _, s := range b.servers {
-			if !s.alive() && len(s.kernel) == 0 && killedByKernel(text, s.s.Tree) {
-				s.kernel = append(s.kernel, metrics.CauseFact{Class: metrics.CauseHostOOMKilled, Detail: text, Line: text, At: k.at})
+			if !s.alive() && len(s.kernel) == 0 && k.killed(s.s.Tree) {
+				s.kernel = append(s.kernel, k.fact)
 			}
 		}
-	}
+	})
 	if over := len(b.kernel) - kernelKeep; over > 0 {
 		b.kernel = slices.Clone(b.kernel[over:])
 	}
 }
 
-// kernelTime is a line's own time where it has one: seconds since boot, or a
-// time with its zone.
-func (b *Board) kernelTime(text string, read time.Time) time.Time {
-	if m := bootStamp.FindStringSubmatch(text); m != nil && !b.boot.IsZero() {
-		if s, err := strconv.ParseFloat(m[1], 64); err == nil {
-			if t := b.boot.Add(time.Duration(s * float64(time.Second))); !t.After(read) {
-				return t
-			}
+// kernelTime is an event's time: by its uptime, by its date in the node's zone,
+// else when it was read.
+func (b *Board) kernelTime(e *kernel.Event, read time.Time) time.Time {
+	at := read
+	switch {
+	case e.Uptime >= 0 && !b.boot.IsZero():
+		at = b.boot.Add(time.Duration(e.Uptime * float64(time.Second)))
+	case !e.At.IsZero():
+		t := e.At
+		if !e.Year {
+			t = time.Date(read.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 		}
+		at = b.local(t.Add(-time.Duration(b.session.ZoneSec) * time.Second))
 	}
-	if m := isoStamp.FindString(text); m != "" {
-		for _, layout := range []string{"2006-01-02T15:04:05-0700", "2006-01-02T15:04:05-07:00"} {
-			if t, err := time.Parse(layout, m); err == nil {
-				return b.local(t)
-			}
-		}
+	if at.After(read) {
+		return read
 	}
-	return read
+	return at
 }
 
-// killedByKernel tells whether a line says that the OOM killer ended a process
-// of the tree; with an unknown tree, one that is named like an engine.
-func killedByKernel(text string, pids []int) bool {
-	m := killedPID.FindStringSubmatch(text)
-	if m == nil {
+// killed tells whether the OOM killer ended a process of the tree; with an
+// unknown tree, one that is named like an engine.
+func (k *kernelFact) killed(pids []int) bool {
+	if k.kind != kernel.KindOOMKill {
 		return false
 	}
-	if pid, err := strconv.Atoi(m[1]); err == nil && slices.Contains(pids, pid) {
+	if slices.Contains(pids, k.pid) {
 		return true
 	}
-	return len(pids) == 0 && (strings.HasPrefix(m[2], "sglang") || strings.HasPrefix(m[2], "VLLM") || strings.HasPrefix(m[2], "vllm") || strings.HasPrefix(m[2], "python"))
+	return len(pids) == 0 && (strings.HasPrefix(k.name, "sglang") || strings.HasPrefix(k.name, "VLLM") || strings.HasPrefix(k.name, "vllm") || strings.HasPrefix(k.name, "python"))
+}
+
+// kernelList are the newest facts of the kernel log, oldest first.
+func (b *Board) kernelList() []metrics.CauseFact {
+	out := make([]metrics.CauseFact, 0, len(b.kernel))
+	for i := range b.kernel {
+		out = append(out, b.kernel[i].fact)
+	}
+	return out
 }

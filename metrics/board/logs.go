@@ -170,7 +170,9 @@ func (l *logState) guessZone(b *Board, h metrics.LogHeader, raw []byte, at time.
 func (l *logState) rezone(b *Board, zone int) {
 	l.zone = zone
 	l.lines, l.lineNo = nil, 0
+	engine := l.work.engine
 	l.work = newWork(l.path)
+	l.work.engine = engine
 	b.events = slices.DeleteFunc(slices.Clone(b.events), func(e metrics.Event) bool { return e.Ref == l.path })
 	var end int64
 	for i, k := range l.kept {
@@ -193,6 +195,7 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 	if h.Lines >= 0 {
 		l.lineNo = h.Lines - int64(bytes.Count(raw, []byte{'\n'}))
 		l.work.parser.SetLine(l.lineNo)
+		l.work.vllm.parser.SetLine(l.lineNo)
 		l.work.numbered = true
 	} else if l.lineNo == 0 {
 		l.work.numbered = false
@@ -232,8 +235,19 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 func (l *logState) feed(b *Board, line []byte, at time.Time) (time.Time, bool) {
 	w := l.work
 	w.board, w.log, w.read = b, l, at
-	w.parser.Feed(line, w.emit)
-	t, ok := w.stamp(w.parser.LastRecord())
+	// Until one engine's words were seen, both parsers listen.
+	var t time.Time
+	var ok bool
+	if w.engine != "vllm" {
+		w.parser.Feed(line, w.emit)
+		t, ok = w.stamp(w.parser.LastRecord())
+	}
+	if w.engine != "sglang" {
+		w.vllm.parser.Feed(line, w.vllm.emit)
+		if v, known := w.vllmStamp(w.vllm.parser.Last()); known && !ok {
+			t, ok = v, true
+		}
+	}
 	return t, ok && !t.After(at.Add(time.Minute))
 }
 
@@ -271,7 +285,12 @@ func (b *Board) flushLogs(now time.Time) {
 		l.open = false
 		w := l.work
 		w.board, w.log, w.read = b, l, l.at
-		w.parser.Flush(w.emit)
+		if w.engine != "vllm" {
+			w.parser.Flush(w.emit)
+		}
+		if w.engine != "sglang" {
+			w.vllm.parser.Flush(w.vllm.emit)
+		}
 	}
 }
 

@@ -144,7 +144,11 @@ func (s *serverState) scan(b *Board, p metrics.Proc, pids []int) {
 	s.s.Log.Note = note
 	if path != "" {
 		s.log = path
-		b.log(path).server = true
+		l := b.log(path)
+		l.server = true
+		if l.work.engine == "" {
+			l.work.engine = s.s.Engine
+		}
 	}
 }
 

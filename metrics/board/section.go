@@ -17,13 +17,14 @@ const (
 
 // section is one start as its log tells it.
 type section struct {
-	at      time.Time // first line
-	id      string    // announced by a separator line of a restarter
-	last    time.Time // newest line
-	flags   map[string]string
-	phases  phases
-	ready   time.Time
-	version string
+	at        time.Time // first line
+	id        string    // announced by a separator line of a restarter
+	last      time.Time // newest line
+	flags     map[string]string
+	phases    phases
+	ready     time.Time
+	version   string
+	modelName string
 
 	capacity, headroom, maxRunning, context, weightGB, kvGB sglang.Num
 	kvDtype                                                 string

@@ -59,10 +59,8 @@ func (s *serverState) gone(at time.Time, note string) {
 func (b *Board) serverGone(s *serverState, at time.Time) {
 	text := fmt.Sprintf("server %d ended", s.s.PID)
 	for i := len(b.kernel) - 1; i >= 0; i-- {
-		if killedByKernel(b.kernel[i].text, s.s.Tree) {
-			s.kernel = append(s.kernel, metrics.CauseFact{
-				Class: metrics.CauseHostOOMKilled, Detail: b.kernel[i].text, Line: b.kernel[i].text, At: b.kernel[i].at,
-			})
+		if b.kernel[i].killed(s.s.Tree) {
+			s.kernel = append(s.kernel, b.kernel[i].fact)
 			break
 		}
 	}
@@ -96,10 +94,10 @@ func (b *Board) logServers() []*serverState {
 	for _, path := range sortedLogs(b.logs) {
 		l := b.logs[path]
 		sec := l.work.section()
-		if owned[path] || !l.work.engine || sec == nil {
+		if owned[path] || l.work.engine == "" || sec == nil {
 			continue
 		}
-		s := &serverState{s: metrics.Server{ID: "log:" + path, Engine: "sglang", Started: sec.at, Port: sec.port, Addr: sec.addr}, log: path, firstSeen: sec.at}
+		s := &serverState{s: metrics.Server{ID: "log:" + path, Engine: l.work.engine, Started: sec.at, Port: sec.port, Addr: sec.addr}, log: path, firstSeen: sec.at}
 		if !b.scanned.IsZero() && b.link.LastData.Sub(sec.last) > 20*time.Second {
 			s.endedAt = sec.last
 		}
@@ -346,6 +344,12 @@ func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
 
 func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 	at := latest(sec.at, sec.ready)
+	if sec.version != "" {
+		out.Version = sec.version
+	}
+	if out.Model == "" {
+		out.Model = sec.modelName
+	}
 	if v := sec.flags["model_path"]; v != "" {
 		out.Model = shortModel(v)
 	}
@@ -478,8 +482,8 @@ func (b *Board) fillEnd(out *metrics.Server, s *serverState, sec *section) {
 	facts := s.kernel
 	if s.s.PID == 0 {
 		for _, k := range b.kernel {
-			if d := k.at.Sub(out.Ended); d > -10*time.Minute && d < 10*time.Minute && killedByKernel(k.text, nil) {
-				facts = append(facts, metrics.CauseFact{Class: metrics.CauseHostOOMKilled, Detail: k.text, Line: k.text, At: k.at})
+			if d := k.fact.At.Sub(out.Ended); d > -10*time.Minute && d < 10*time.Minute && k.killed(nil) {
+				facts = append(facts, k.fact)
 				break
 			}
 		}

@@ -48,7 +48,7 @@ func (b *Board) build() *metrics.Snapshot {
 		At: b.now, NodeClock: b.offset, Zone: metrics.Clean(b.session.Zone, 12), ZoneSec: b.session.ZoneSec, BootID: b.session.BootID,
 		Link: b.link, Channels: b.channelList(), GPUs: b.gpuList(), GPUTool: b.gpus.tool,
 		Sys: b.sys.snapshot(b.session.CPUs), Config: b.cfg, Notes: b.notes[:len(b.notes):len(b.notes)],
-		Guards: b.guardList(),
+		Guards: b.guardList(), Kernel: b.kernelList(),
 	}
 	if s.Node == "" {
 		s.Node = b.cfg.Node

@@ -62,7 +62,7 @@ func (b *Board) startList(servers []*serverState) []metrics.Start {
 	}
 	for _, path := range sortedLogs(b.logs) {
 		l := b.logs[path]
-		if !l.work.engine {
+		if l.work.engine == "" {
 			continue
 		}
 		for i, sec := range l.work.sections {
@@ -135,8 +135,11 @@ func (b *Board) bareStart(s *serverState) metrics.Start {
 func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 	sec := l.work.sections[i]
 	out := metrics.Start{
-		ID: sectionID(l.path, sec), Node: b.session.Node, Engine: "sglang", At: sec.at, Imported: s == nil,
+		ID: sectionID(l.path, sec), Node: b.session.Node, Engine: l.work.engine, At: sec.at, Imported: s == nil,
 		Model: shortModel(sec.flags["model_path"]), Phases: slices.Clone(sec.phases.took),
+	}
+	if out.Model == "" {
+		out.Model = sec.modelName
 	}
 	if s != nil {
 		out.ID, out.Version, out.Argv = b.startID(s, sec), s.version, s.s.Argv

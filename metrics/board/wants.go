@@ -14,7 +14,7 @@ const (
 	dirEvery    = 15 * time.Second
 	kernelEvery = 30 * time.Second
 	// startAnchors begin a start's section in a server's log.
-	startAnchors = metrics.StartSeparator + "\nserver_args="
+	startAnchors = metrics.StartSeparator + "\nserver_args=\nvLLM API server version"
 	maxDirs      = 24
 	maxLogs      = 12
 )
@@ -84,7 +84,7 @@ func (b *Board) wantLogs(want func(metrics.Want)) {
 		}
 	}
 	for _, p := range sortedLogs(b.logs) {
-		if l := b.logs[p]; l.seen && l.work.engine {
+		if l := b.logs[p]; l.seen && l.work.engine != "" {
 			follow(p, true)
 		}
 	}

@@ -21,7 +21,8 @@ type work struct {
 	parser   sglang.Parser
 	numbered bool // line numbers are those of the file
 	sections []*section
-	engine   bool // the log is an engine's
+	engine   string // whose log it is, "" for none's so far
+	vllm     vllmLog
 
 	gen, in, running, queued, usage, perReq, accept metrics.Series
 
@@ -34,13 +35,14 @@ type work struct {
 
 func newWork(path string) *work {
 	w := &work{path: path}
-	w.emit = w.event
+	w.emit, w.vllm.emit = w.event, w.vllmEvent
 	return w
 }
 
 // cut tells that bytes are missing before the next line.
 func (w *work) cut() {
 	w.parser.Reset()
+	w.vllm.parser.Reset()
 	if s := w.section(); s != nil {
 		s.broken = true
 		for _, l := range s.lanes {
@@ -110,8 +112,8 @@ func (w *work) event(e *sglang.Event) {
 	if t.After(s.last) {
 		s.last = t
 	}
-	if e.Kind != sglang.KindAccess {
-		w.engine = true
+	if w.engine == "" && (e.Kind == sglang.KindBatch || e.Kind == sglang.KindStartup && !shared(e.Startup.Step)) {
+		w.engine = "sglang"
 	}
 	switch e.Kind {
 	case sglang.KindBatch:
@@ -119,7 +121,7 @@ func (w *work) event(e *sglang.Event) {
 	case sglang.KindStartup:
 		w.startup(s, e.Startup, t)
 	case sglang.KindAccess:
-		w.access(s, e.Access, t)
+		w.access(s, e.Access.Method, e.Access.Path, e.Access.Status, t)
 	case sglang.KindRetraction:
 		n := max(e.Retract.Requests.V, 1)
 		s.retracted += n
@@ -130,7 +132,11 @@ func (w *work) event(e *sglang.Event) {
 			s.retracts = slices.Clone(s.retracts[over:])
 		}
 	case sglang.KindFault:
-		w.fault(s, e, t)
+		rank := ""
+		if e.Rank.Known() {
+			rank = e.Rank.String()
+		}
+		w.fault(s, metrics.CauseFact{Class: e.Fault.Class, Detail: e.Fault.Detail, Phase: e.Fault.Phase, Rank: rank, At: t, LineNo: e.Line}, e.Fault.Weight)
 	case sglang.KindStop:
 		if s.stop.IsZero() {
 			s.stop = t
@@ -139,6 +145,11 @@ func (w *work) event(e *sglang.Event) {
 	case sglang.KindHealth:
 		s.health = t
 	}
+}
+
+// shared tells the lines of the HTTP server that every engine has.
+func shared(step sglang.Step) bool {
+	return step == sglang.StepProcess || step == sglang.StepListening || step == sglang.StepJIT
 }
 
 func (w *work) startup(s *section, u *sglang.Startup, t time.Time) {
@@ -202,8 +213,8 @@ func generating(p string) bool {
 	return false
 }
 
-func (w *work) access(s *section, a *sglang.Access, t time.Time) {
-	if a.Method != "POST" || a.Status != 200 || !generating(a.Path) {
+func (w *work) access(s *section, method, path string, status int, t time.Time) {
+	if method != "POST" || status != 200 || !generating(path) {
 		return
 	}
 	if s.ready.IsZero() && s.lastDecode.IsZero() {
@@ -221,28 +232,25 @@ func (w *work) access(s *section, a *sglang.Access, t time.Time) {
 	}
 }
 
-func (w *work) fault(s *section, e *sglang.Event, t time.Time) {
-	fact := metrics.CauseFact{Class: e.Fault.Class, Detail: e.Fault.Detail, At: t, Phase: e.Fault.Phase, Line: e.Fault.Detail}
-	if e.Rank.Known() {
-		fact.Rank = e.Rank.String()
-	}
-	if w.numbered {
-		fact.LineNo = e.Line
-		if line := w.log.lineAt(e.Line); line != "" {
-			fact.Line = line
-		}
+// fault keeps what went wrong, once a class and rank.
+func (w *work) fault(s *section, fact metrics.CauseFact, weight sglang.Weight) {
+	fact.Line = fact.Detail
+	if !w.numbered {
+		fact.LineNo = 0
+	} else if line := w.log.lineAt(fact.LineNo); line != "" {
+		fact.Line = line
 	}
 	for _, f := range s.faults {
-		if f.fact.Class == fact.Class && f.weight == e.Fault.Weight && f.fact.Rank == fact.Rank {
+		if f.fact.Class == fact.Class && f.weight == weight && f.fact.Rank == fact.Rank {
 			return
 		}
 	}
 	if len(s.faults) >= 40 {
 		return
 	}
-	s.faults = append(s.faults, fault{fact, e.Fault.Weight})
-	if i := s.primary(); i == len(s.faults)-1 && (e.Fault.Weight == sglang.Fatal || e.Fault.Weight == sglang.Vague) {
-		w.board.event(metrics.Event{At: t, Kind: "crash", Text: metrics.Cut(string(fact.Class)+": "+fact.Detail, 160), Ref: w.path})
+	s.faults = append(s.faults, fault{fact, weight})
+	if i := s.primary(); i == len(s.faults)-1 && (weight == sglang.Fatal || weight == sglang.Vague) {
+		w.board.event(metrics.Event{At: fact.At, Kind: "crash", Text: metrics.Cut(string(fact.Class)+": "+fact.Detail, 160), Ref: w.path})
 	}
 }
 
@@ -293,18 +301,29 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 	}
 }
 
-// decode takes a decode line into its DP rank's lane and sums the lanes.
+// reading is what one line of figures tells about one DP rank.
+type reading struct {
+	running, queued, tokens, usage, tps sglang.Num
+}
+
+// decode takes an SGLang decode line.
 func (w *work) decode(s *section, e *sglang.Event, t time.Time) {
 	bt := e.Batch
-	l := s.lanes[e.Rank.DP]
+	usage, _ := bt.Binding()
+	w.take(s, e.Rank.DP, reading{bt.Running, bt.Queued, bt.LiveTokens(), usage, bt.GenTPS}, t)
+}
+
+// take puts a reading into its DP rank's lane and sums the lanes.
+func (w *work) take(s *section, dp int16, r reading, t time.Time) {
+	l := s.lanes[dp]
 	if l == nil {
 		l = &lane{}
-		s.lanes[e.Rank.DP] = l
+		s.lanes[dp] = l
 	}
 	gap := t.Sub(l.at)
 	fresh := !l.at.IsZero() && gap >= 0
 	slow := l.interval()
-	valid := fresh && gap <= max(slowGap, 4*slow) && bt.GenTPS.Known
+	valid := fresh && gap <= max(slowGap, 4*slow) && r.tps.Known
 	if fresh && gap < idleGap {
 		l.gaps = append(l.gaps, gap.Seconds())
 		if len(l.gaps) > intervals {
@@ -312,23 +331,21 @@ func (w *work) decode(s *section, e *sglang.Event, t time.Time) {
 		}
 	}
 	l.at, l.known = t, true
-	l.running, l.queued = bt.Running.V, bt.Queued.V
-	l.tokens, l.usage, l.tps = math.NaN(), math.NaN(), math.NaN()
-	if n := bt.LiveTokens(); n.Known {
-		l.tokens = n.V
-	}
-	if n, _ := bt.Binding(); n.Known {
-		l.usage = n.V
-	}
-	if bt.GenTPS.Known {
-		l.tps = bt.GenTPS.V
-	}
+	l.running, l.queued = r.running.V, r.queued.V
+	l.tokens, l.usage, l.tps = orNaN(r.tokens), orNaN(r.usage), orNaN(r.tps)
 	if s.firstToken.IsZero() {
 		s.firstToken = t
 		w.board.event(metrics.Event{At: t, Kind: "ready", Text: "first tokens", Ref: w.path})
 	}
 	s.lastDecode, s.sinceBatch = t, 0
-	w.sum(s, t, valid, bt)
+	w.sum(s, t, valid, r)
+}
+
+func orNaN(n sglang.Num) float64 {
+	if !n.Known {
+		return math.NaN()
+	}
+	return n.V
 }
 
 // interval is the usual time between this lane's decode lines.
@@ -341,7 +358,7 @@ func (l *lane) interval() time.Duration {
 
 // sum adds up the DP ranks that spoke lately: throughput, running and queued
 // are sums, usage is that of the fullest.
-func (w *work) sum(s *section, t time.Time, valid bool, bt *sglang.Batch) {
+func (w *work) sum(s *section, t time.Time, valid bool, r reading) {
 	var running, queued, tokens, tps float64
 	usage := math.NaN()
 	every := slowGap
@@ -371,12 +388,12 @@ func (w *work) sum(s *section, t time.Time, valid bool, bt *sglang.Batch) {
 			series.Add(t, v)
 		}
 	}
-	put(&s.running, &w.running, running, bt.Running.Known)
-	put(&s.queued, &w.queued, queued, bt.Queued.Known)
+	put(&s.running, &w.running, running, r.running.Known)
+	put(&s.queued, &w.queued, queued, r.queued.Known)
 	put(&s.usage, &w.usage, usage, true)
 	s.tokens = fig(tokens, true)
 	perReq := math.NaN()
-	if running > 0 && bt.Running.Known {
+	if running > 0 && r.running.Known {
 		perReq = tokens / running
 	}
 	put(&s.perReq, &w.perReq, perReq, true)
@@ -384,7 +401,7 @@ func (w *work) sum(s *section, t time.Time, valid bool, bt *sglang.Batch) {
 		return
 	}
 	put(&s.gen, &w.gen, tps, true)
-	if !bt.Running.Known {
+	if !r.running.Known {
 		return
 	}
 	was := s.level.settled
