@@ -294,6 +294,60 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
+func TestOtherVendors(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		ok   func(r *Row) bool
+	}{
+		"rocm-smi 5": {"==== ROCm System Management Interface ====\nGPU  Temp (DieEdge)  AvgPwr  SCLK    MCLK     Fan   Perf  PwrCap  VRAM%  GPU%\n0    46.0c           92.0W   800Mhz  1600Mhz  0%    auto  300.0W   81%   97%\n",
+			func(r *Row) bool {
+				return r.Temp.V == 46 && r.Power.V == 92 && r.PowerLimit.V == 300 && r.MemPercent.V == 81 && r.Util.V == 97 && !r.MemUsed.OK
+			}},
+		"rocm-smi 6": {"==== ROCm System Management Interface ====\nDevice  Node  IDs              Temp        Power     Partitions          SCLK    MCLK    Fan    Perf  PwrCap  VRAM%  GPU%\n0       2     0x74a1,   28851  41.0°C      141.0W    NPS1, SPX, 0        132Mhz  900Mhz  0%     auto  750.0W  5%     7%\n",
+			func(r *Row) bool {
+				return r.Temp.V == 41 && r.Power.V == 141 && r.PowerLimit.V == 750 && r.ClockMem.V == 900 && r.MemPercent.V == 5 && r.Util.V == 7
+			}},
+		"rocm-smi facts": {"GPU[0]\t\t: GPU use (%): 12\nGPU[0]\t\t: VRAM Total Memory (B): 68702699520\nGPU[0]\t\t: VRAM Total Used Memory (B): 1048576\nGPU[0]\t\t: Temperature (Sensor edge) (C): 36.0\nGPU[0]\t\t: Temperature (Sensor junction) (C): 51.0\n",
+			func(r *Row) bool {
+				return r.Util.V == 12 && r.MemTotal.V == 65520 && r.MemUsed.V == 1 && r.Temp.V == 36
+			}},
+		"amd-smi monitor": {"GPU  POWER   GPU_T   MEM_T   GFX_CLK   GFX%   MEM%   VRAM_USED   VRAM_TOTAL\n  0  126 W   40 °C   35 °C   131 MHz   3 %   0 %   285 MB   196300 MB\n",
+			func(r *Row) bool {
+				return r.Power.V == 126 && r.Util.V == 3 && r.MemUsed.V == 285 && r.MemTotal.V == 196300
+			}},
+		"npu-smi": {"| npu-smi 23.0.rc2                 Version: 23.0.rc2                                             |\n| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|\n| 4     910B1               | OK            | 93.9        49                0    / 0             |\n| 0                         | 0000:C1:00.0  | 5           0    / 0          3157 / 65536         |\n",
+			func(r *Row) bool {
+				return r.Index == 4 && r.Power.V == 93.9 && r.Temp.V == 49 && r.Util.V == 5 && r.MemUsed.V == 3157 && r.MemTotal.V == 65536 && r.BusID == "0000:C1:00.0"
+			}},
+	} {
+		r, ok := ParseAny([]byte(c.text))
+		if !ok || len(r.Rows) != 1 || !c.ok(&r.Rows[0]) {
+			t.Errorf("%s: %s %+v", name, r.Format, r.Rows)
+		}
+	}
+}
+
+// One line of every kind of table that older drivers and failing cards print.
+func TestTableOddities(t *testing.T) {
+	const head = "| NVIDIA-SMI 331.113   Driver Version: 331.113  |\n|===+===+===|\n"
+	r, _ := ParseAny([]byte(head + "|   0  Tesla K80           On   | 0000:00:1E.0     Off |                    0 |\n| 30%   30C    P0    ERR! / 149W |  10%   102MB / 1023MB |     97%      Default |\n" +
+		"|   1  ERR!               ERR!  | 0000:00:1F.0    ERR! |                 ERR! |\n|ERR!  ERR! ERR!    ERR! / ERR! |      1MiB /  8192MiB |     ERR!      Default |\n"))
+	if len(r.Rows) != 2 || r.Rows[0].MemUsed.V != 102 || r.Rows[0].MemTotal.V != 1023 || r.Rows[0].Util.V != 97 || r.Rows[0].Health() != Fine {
+		t.Fatalf("%+v", r.Rows)
+	}
+	if g := &r.Rows[1]; g.Index != 1 || g.Health() != Suspect || g.Util.Why != Failed || g.MemTotal.V != 8192 {
+		t.Errorf("%+v", g)
+	}
+	r, _ = ParseAny([]byte("| NVIDIA-SMI 531.14   Driver Version: 531.14   CUDA Version: 12.1 |\n|===+===+===|\n|   0  NVIDIA GeForce RTX 3060       WDDM | 00000000:01:00.0  On |   N/A |\n| 54%   66C    P2   159W / 170W |  11834MiB / 12288MiB | 100%  Default |\n|  |  | N/A |\n" +
+		"| Processes: |\n|===|\n|    0   N/A  N/A      1234    C+G   ...ystem32\\dwm.exe    N/A      |\n|    0   N/A  N/A      77      C   [Insufficient Permissions]    N/A      |\n"))
+	if g := &r.Rows[0]; g.Name != "NVIDIA GeForce RTX 3060" || g.Persist != "WDDM" || g.MemUsed.V != 11834 || g.MIG != "" {
+		t.Errorf("%+v", g)
+	}
+	if len(r.Procs) != 2 || r.Procs[0].Used.OK || r.Procs[0].Type != "C+G" || r.Procs[1].PID != 77 || r.ProcsUnknown {
+		t.Errorf("%+v", r.Procs)
+	}
+}
+
 func TestApps(t *testing.T) {
 	a := ParseApps(capture(t, "apps_load.csv"))
 	if len(a) != 2 || a[0].PID != 575 || a[0].Used.V != 103402 || a[1].UUID != "GPU-0a1b2c3d-1111-2222-3333-444455556661" {

@@ -21,6 +21,7 @@ const (
 	FormatPmon    Format = "nvidia-smi pmon"
 	FormatGPUStat Format = "gpustat"
 	FormatRocm    Format = "rocm-smi"
+	FormatNPU     Format = "npu-smi"
 	FormatFailure Format = "nvidia-smi failure"
 )
 
@@ -60,6 +61,8 @@ func ParseAny(data []byte) (Report, bool) {
 		r = parseGPUStat(lines)
 	case FormatRocm:
 		r = parseRocm(lines)
+	case FormatNPU:
+		r = parseNPU(lines)
 	case FormatList:
 		r = parseList(lines)
 	default:
@@ -96,8 +99,10 @@ func Sniff(data []byte) Format {
 		return FormatQuery
 	case has("| NVIDIA-SMI ") || has("Volatile Uncorr. ECC") || has("GPU Memory |") || has("Pwr:Usage/Cap"):
 		return FormatTable
-	case has("ROCm System Management Interface") || has("ROCm SMI"):
+	case has("ROCm System Management Interface") || has("ROCm SMI") || has("VRAM_USED") || has("GPU[0]") && has("(%)"):
 		return FormatRocm
+	case has("npu-smi "):
+		return FormatNPU
 	}
 	for _, l := range splitLines(head) {
 		f := strings.Fields(strings.TrimPrefix(l, "\\"))

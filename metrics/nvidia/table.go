@@ -99,6 +99,9 @@ func (t *tableReader) gpu(cs []string) {
 	t.part++
 	first, second := cs[0], cs[1]
 	f := strings.Fields(first)
+	if busID(second) != "" {
+		t.part = 1 // copies may lack the rule between two GPUs
+	}
 	if t.part == 1 {
 		if len(f) < 2 {
 			return
@@ -153,7 +156,10 @@ func (t *tableReader) figures(r *Row, f []string, mem, load string) {
 	r.set("temperature.gpu", f[1])
 	r.set("pstate", f[2])
 	r.setPower(strings.Join(f[3:], " "))
-	if used, total, ok := strings.Cut(mem, "/"); ok && strings.Contains(mem, "iB") {
+	if used, total, ok := strings.Cut(mem, "/"); ok && strings.ContainsAny(total, "0123456789") {
+		if u := strings.Fields(used); len(u) > 1 { // the oldest tables put a percentage first
+			used = u[len(u)-1]
+		}
 		r.set("memory.used", used)
 		r.set("memory.total", total)
 	} else {
@@ -212,11 +218,11 @@ func (t *tableReader) mig(cs []string) {
 // proc reads a row of the process section. Columns are told by their values:
 // before MIG "gpu pid type name memory", since then with GI and CI after gpu.
 func (t *tableReader) proc(l string) {
-	if strings.Contains(l, "Not Supported") || strings.Contains(l, "Insufficient Permissions") {
+	f := strings.Fields(strings.ReplaceAll(l, "[Insufficient Permissions]", "[N/A]"))
+	if strings.Contains(l, "Not Supported") || len(f) < 4 && strings.Contains(l, "Insufficient Permissions") {
 		t.r.ProcsUnknown = true
 		return
 	}
-	f := strings.Fields(l)
 	if len(f) < 4 {
 		return
 	}
