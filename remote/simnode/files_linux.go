@@ -37,6 +37,19 @@ func (p places) environ() []string {
 	return environ
 }
 
+// environOf is environ with the settings that a process was started with; where
+// things lie stays the node's own.
+func (p places) environOf(settings []string) []string {
+	environ := p.environ()
+	for _, setting := range settings {
+		name, _, _ := strings.Cut(setting, "=")
+		if name != "PATH" && name != "HOME" {
+			environ = append(environ, setting)
+		}
+	}
+	return environ
+}
+
 // logOf is where a process that the scenario found running writes.
 func (p places) logOf(role model.Role, past model.Past) string {
 	switch role {
@@ -67,11 +80,13 @@ func layOut(p places, past model.Past, self string) error {
 	for log, chunks := range map[string][]model.Chunk{
 		p.file(past.ServerLog): past.Server,
 		p.file(past.ClientLog): past.Client,
-		p.kernel():             past.Kernel,
 	} {
 		if err := writeChunks(log, chunks, p); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(p.kernel(), []byte(kernelText(past.Kernel)), 0o600); err != nil {
+		return err
 	}
 	for _, part := range past.Parts {
 		if err := writeRows(p.file(part.File), part, past.Rows); err != nil {
@@ -94,6 +109,42 @@ func writeChunks(path string, chunks []model.Chunk, p places) error {
 	}
 	last := chunks[len(chunks)-1].At
 	return os.Chtimes(path, last, last)
+}
+
+// kernelText is what dmesg prints: the lines with their stamps counted from the
+// boot of this machine, whose uptime the node shows, not of the model's.
+func kernelText(chunks []model.Chunk) string {
+	if len(chunks) == 0 {
+		return ""
+	}
+	var uptime float64
+	if text, err := os.ReadFile("/proc/uptime"); err == nil {
+		_, _ = fmt.Sscan(string(text), &uptime)
+	}
+	var out strings.Builder
+	for _, c := range chunks {
+		_, line, _ := strings.Cut(c.Text, "] ")
+		fmt.Fprintf(&out, "[%12.6f] %s", max(0, uptime-time.Since(c.At).Seconds()), line)
+	}
+	return out.String()
+}
+
+// writeModel leaves the folder that the server's command line names.
+func writeModel(p places, processes []model.Process) error {
+	for _, process := range processes {
+		folder := valueOf(process.Argv, "--model-path")
+		if folder == "" {
+			continue
+		}
+		if err := os.MkdirAll(p.file(folder), 0o700); err != nil {
+			return err
+		}
+		config := `{"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "num_hidden_layers": 61}` + "\n"
+		if err := os.WriteFile(filepath.Join(p.file(folder), "config.json"), []byte(config), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeRows writes the part's rows of the past; a part without rows has no file.

@@ -40,6 +40,9 @@ type Options struct {
 	// Self is the binary whose main calls Main first; it plays every process
 	// of the node. "" is the running one.
 	Self string
+	// StartScale multiplies the start-up phases of a server that is launched on
+	// the node: 1 takes about 8 minutes, 0 the demo's few seconds.
+	StartScale float64
 }
 
 // Node is a running simulated node.

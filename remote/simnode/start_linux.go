@@ -51,6 +51,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{User: nodeUser, HostKey: hostKey.PublicKey(), Signer: clientKey, ClientKeyPEM: clientPEM, Dir: dir}
 	r, err := n.launch(ctx, self, birth{
 		Scenario: scenario, HostKeyPEM: hostPEM, ClientKey: ssh.MarshalAuthorizedKey(clientKey.PublicKey()),
+		StartScale: o.StartScale,
 	})
 	if err != nil {
 		_ = n.Close()

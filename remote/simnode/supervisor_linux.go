@@ -33,9 +33,10 @@ const killLimit = 4 * time.Second
 // birth is what the supervisor is told, as one line on its standard input. The
 // pipe then stays open: its end is the end of the node.
 type birth struct {
-	Scenario   string `json:"scenario"`
-	HostKeyPEM []byte `json:"host_key"`
-	ClientKey  []byte `json:"client_key"` // in authorized_keys format
+	Scenario   string  `json:"scenario"`
+	HostKeyPEM []byte  `json:"host_key"`
+	ClientKey  []byte  `json:"client_key"` // in authorized_keys format
+	StartScale float64 `json:"start_scale"`
 }
 
 // report is what it answers on standard output once the node stands.
@@ -140,10 +141,11 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 	p := newPlaces(dir, port)
 	node := model.New(scenario, time.Now().Round(0))
 	past, processes := node.Past(), node.Processes()
-	if err := errors.Join(layOut(p, past, self), writeStarters(p, processes, past)); err != nil {
+	if err := errors.Join(layOut(p, past, self), writeStarters(p, processes, past), writeModel(p, processes)); err != nil {
 		return report{}, fmt.Errorf("lay out the node's files in %s: %w", dir, err)
 	}
 	w := newWorld(node, p, spawn)
+	w.scale = b.StartScale
 	socket, err := net.Listen("unix", p.socket())
 	if err != nil {
 		return report{}, fmt.Errorf("open the node's socket: %w", err)

@@ -23,6 +23,9 @@ const step = 100 * time.Millisecond
 type world struct {
 	places places
 	spawn  *spawner
+	// scale multiplies the start-up phases of servers launched here, 0 is the
+	// model's own.
+	scale float64
 
 	mu   sync.Mutex
 	node *model.Node
@@ -135,7 +138,8 @@ func (w *world) welcome(l *link, m message) *player {
 	case "server":
 		if !known {
 			w.bury()
-			w.node.Launch(model.Launch{Argv: w.places.modelArgv(m.Argv), Env: m.Env, Dir: w.places.modelPath(m.Dir), PID: m.PID})
+			w.node.Launch(model.Launch{Argv: w.places.modelArgv(m.Argv), Env: m.Env,
+				Dir: w.places.modelPath(m.Dir), PID: m.PID, Scale: w.scale})
 		}
 		w.servers = append(w.servers, p)
 	case "client":
@@ -246,11 +250,7 @@ func (w *world) kernel(chunks []model.Chunk) {
 	if len(chunks) == 0 {
 		return
 	}
-	var text []byte
-	for _, c := range chunks {
-		text = append(text, c.Text...)
-	}
-	if err := appendLine(w.places.kernel(), string(text)); err != nil {
+	if err := appendLine(w.places.kernel(), kernelText(chunks)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
@@ -371,7 +371,7 @@ func (w *world) launchFound(p model.Process, log string) error {
 	defer null.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	argv, environ := w.places.argv(p.Argv), w.places.environ()
+	argv, environ := w.places.argv(p.Argv), w.places.environOf(p.Env)
 	if titled(p) {
 		argv, environ = workerArgv, append(environ, roleEnv+"="+string(p.Role))
 	}

@@ -1,0 +1,88 @@
+package simnode
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/remote/simnode/model"
+)
+
+// found says what each scenario is found with.
+var found = map[string]struct {
+	server, client bool
+	gpus           string // pattern in nvidia-smi's answer to a plain query
+	kernel         string
+}{
+	"story":       {server: true, client: true},
+	"ramp":        {server: true, client: true},
+	"healthy":     {server: true, client: true},
+	"idle":        {server: true},
+	"loading":     {server: true},
+	"oom":         {client: true},
+	"hang":        {server: true, client: true},
+	"client-dead": {server: true},
+	"no-server":   {client: true},
+	"gpu-lost":    {server: true, client: true, gpus: "GPU is lost", kernel: "Xid"},
+}
+
+func TestEveryScenario(t *testing.T) {
+	for _, s := range model.Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			want, listed := found[s.Name]
+			if !listed {
+				t.Fatal("what this scenario is found with is not written down here")
+			}
+			n, client := startNode(t, s.Name)
+			if got := find(n.RootPID, "sglang.launch_server") != 0; got != want.server {
+				t.Errorf("server there: %v", got)
+			}
+			if got := find(n.RootPID, "run_inference.py") != 0; got != want.client {
+				t.Errorf("client there: %v", got)
+			}
+			out := run(t, client, "nvidia-smi --query-gpu=index,memory.used --format=csv,noheader; true")
+			if !strings.Contains(out, want.gpus) {
+				t.Errorf("nvidia-smi says %q", out)
+			}
+			if out := run(t, client, "dmesg"); !strings.Contains(out, want.kernel) {
+				t.Errorf("dmesg says %q", out)
+			}
+			if size(n.ServerLog) == 0 {
+				t.Error("the server's log is empty")
+			}
+			if n.Config.Node == "" || len(n.Config.Guards) != 1 || len(n.Config.Targets) < 2 {
+				t.Errorf("configuration: %+v", n.Config)
+			}
+		})
+	}
+}
+
+func TestPreRolled(t *testing.T) {
+	n, _ := startNode(t, "story")
+	if len(n.History) != 4 || n.History[1].Cause != "cuda-oom" || *n.History[1].Capacity != 231_120 {
+		t.Errorf("history: %+v", n.History)
+	}
+	if age := n.Started.Sub(n.ClientStarted); age < 18*time.Minute || age > 20*time.Minute {
+		t.Errorf("the client is %v old, want 19 minutes", age)
+	}
+	rows, text := growing(t, n), []byte(nil)
+	text, _ = os.ReadFile(rows)
+	if count := bytes.Count(text, []byte("\n")); count < 1510 || count > 1560 {
+		t.Errorf("%d rows, want about 1531", count)
+	}
+	info, err := os.Stat(filepath.Join(filepath.Dir(rows), "B1_glaive.jsonl"))
+	if err != nil || time.Since(info.ModTime()) < 19*time.Minute {
+		t.Errorf("the finished part changed lately: %v %v", info.ModTime(), err)
+	}
+	log := logSince(n, 0)
+	for _, part := range []string{"max_total_num_tokens=159277,", "#running-req: 121, ", ": 1317.32, #queue-req: 29",
+		fmt.Sprintf("model_path='%s/data/models/Kimi-K2.5'", n.Dir), fmt.Sprintf("http://127.0.0.1:%d ", n.ServerPort)} {
+		if !strings.Contains(log, part) {
+			t.Errorf("no %q in the server's log", part)
+		}
+	}
+}
