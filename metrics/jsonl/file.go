@@ -19,7 +19,8 @@ type File struct {
 	Errors     int64
 	Truncated  int64
 	Finished   int64 // rows that tell why they ended
-	Duplicates int64 // rows whose (id, sample) came before; of the first MaxIDs ids
+	Duplicates int64 // rows whose (id, sample), or whole text where they have no id, came before; of the first MaxIDs
+	Glued      int64 // invalid lines that hold a whole row and the start of another
 	Oversize   int64 // rows over MaxRow bytes: counted, not judged
 	NULs       int64 // NUL bytes
 	Bytes      int64
@@ -45,7 +46,7 @@ const (
 func Read(in io.Reader) (File, error) {
 	br := bufio.NewReaderSize(in, 1<<20)
 	out := File{Median: -1, P95: -1}
-	var f facts
+	f := facts{byLine: true}
 	seen := make(map[uint64]struct{})
 	keep := sampler{every: 1}
 	var line []byte
@@ -112,7 +113,7 @@ func (out *File) finish(f *facts, keep *sampler) {
 	out.Indented = j.Invalid > 0 && j.Invalid == j.Rows && f.pretty*2 > j.Rows
 	out.Rows, out.Invalid, out.Empty = int64(j.Rows)+out.Oversize, int64(j.Invalid), int64(j.Empty)
 	out.Errors, out.Truncated, out.Finished = int64(j.Errors), int64(j.Truncated), int64(j.Finished)
-	out.Torn = f.torn
+	out.Torn, out.Glued = f.torn, int64(f.glued)
 	lengths := keep.runes
 	if len(keep.tokens) > 0 && keep.told == len(keep.tokens) {
 		out.InTokens = true

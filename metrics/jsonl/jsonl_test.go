@@ -183,6 +183,9 @@ func TestReadFile(t *testing.T) {
 	if f, _ = Read(strings.NewReader("")); f.Rows != 0 || f.Torn || f.Median != -1 {
 		t.Errorf("empty: %+v", f)
 	}
+	if f, _ = Read(strings.NewReader(`{"a":1}` + "\n" + `{"a":2}` + "\n" + `{"a":1}` + "\n" + `{"a":3}{"a":4}` + "\n" + `{"a": "cut{"a":5}` + "\n")); f.Duplicates != 1 || f.Glued != 1 || f.Invalid != 2 || f.LastID != "" {
+		t.Errorf("rows without ids: %+v", f)
+	}
 	if f, _ = Read(strings.NewReader("{\n  \"a\": 1\n}\n")); !f.Indented {
 		t.Errorf("indented: %+v", f)
 	}

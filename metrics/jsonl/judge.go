@@ -46,6 +46,9 @@ type facts struct {
 	pretty int // invalid lines that look like pieces of indented JSON
 	torn   bool
 	lastID []byte
+	glued  int // lines that hold more than one whole row
+	// byLine hashes rows without an id by their whole text.
+	byLine bool
 }
 
 func (f *facts) line(line []byte) {
@@ -69,13 +72,29 @@ func (f *facts) line(line []byte) {
 		}
 		f.j.Rows++
 		f.j.Invalid++
+		if glued(elem) {
+			f.glued++
+		}
 		if c := body[0]; c == '"' || c == '}' || c == ']' || len(body) == 1 {
 			f.pretty++
 		}
 		return
 	}
 	f.j.Rows++
+	if f.byLine && r.idRank == 0 {
+		r.idRank, r.id = lineRank, elem
+	}
 	f.add(&r)
+}
+
+// lineRank stands for a row that is named by its own text.
+const lineRank = 100
+
+// glued tells a line in which one whole row is followed by the start of another:
+// two writers, or one whose newline was lost.
+func glued(line []byte) bool {
+	s := &scanner{b: line}
+	return s.peek() == '{' && s.skip() && s.peek() == '{'
 }
 
 func (f *facts) add(r *row) {
@@ -102,7 +121,7 @@ func (f *facts) add(r *row) {
 	if h, ok := r.hash(f.salt); ok {
 		f.j.Hashes = append(f.j.Hashes, h)
 	}
-	if r.idRank > 0 {
+	if r.idRank > 0 && r.idRank != lineRank {
 		f.lastID = r.id
 	}
 }
