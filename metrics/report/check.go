@@ -185,8 +185,11 @@ type Evidence struct {
 }
 
 // JSON writes the snapshot as one indented object with a final newline.
-func JSON(s *metrics.Snapshot) ([]byte, error) {
-	out, err := json.MarshalIndent(NewCheck(s), "", "  ")
+func JSON(s *metrics.Snapshot) ([]byte, error) { return Marshal(NewCheck(s)) }
+
+// Marshal writes a Check as JSON does.
+func Marshal(c Check) ([]byte, error) {
+	out, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return nil, err
 	}

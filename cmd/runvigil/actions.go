@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/adrg/xdg"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/probe"
+	"github.com/runvigil/runvigil/tui"
+)
+
+// actions is what the screen can ask for by hand. In a replay live is nil.
+type actions struct {
+	session *session
+	live    *live
+	prompts *prompts
+	state   state
+}
+
+var (
+	errReplay = errors.New("this is a recording: the node itself cannot be asked")
+	errNoLink = errors.New("the link to the node is down; try again when it is up")
+)
+
+// Put hands an operator's frame to the fold.
+func (a *actions) Put(ctx context.Context, f metrics.Frame) error { return a.session.put(ctx, f) }
+
+func (a *actions) probe() (*probe.Probe, error) {
+	if a.live == nil {
+		return nil, errReplay
+	}
+	p := a.live.Probe()
+	if p == nil {
+		return nil, errNoLink
+	}
+	return p, nil
+}
+
+// NewestRow reads the last whole row of a dataset.
+func (a *actions) NewestRow(ctx context.Context, path string) (tui.Row, error) {
+	p, err := a.probe()
+	if err != nil {
+		return tui.Row{}, err
+	}
+	row, err := p.NewestRow(ctx, path)
+	return tui.Row{Path: path, JSON: []byte(row), Bytes: int64(len(row))}, err
+}
+
+// Shell gives a login shell on the node over the same connection.
+func (a *actions) Shell(ctx context.Context) (tea.ExecCommand, error) {
+	if a.live == nil {
+		return nil, errReplay
+	}
+	conn := a.live.Conn()
+	if conn == nil {
+		return nil, errNoLink
+	}
+	return &remoteShell{ctx: ctx, conn: conn}, nil
+}
+
+// Answer hands what a person typed to the login that asked.
+func (a *actions) Answer(id int, text string, ok bool) {
+	if a.prompts != nil {
+		a.prompts.answer(id, text, ok)
+	}
+}
+
+// Save keeps a text that the clipboard did not take.
+func (a *actions) Save(_ context.Context, name, text string) (string, error) {
+	dir := filepath.Join(xdg.StateHome, "runvigil", "copied")
+	if a.state.dir != "" {
+		dir = filepath.Join(a.state.dir, "copied")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("keep the copy: %w", err)
+	}
+	path := filepath.Join(dir, filepath.Base(name))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("keep the copy: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote"
+	"github.com/runvigil/runvigil/remote/simnode"
+	"github.com/runvigil/runvigil/remote/simnode/model"
+)
+
+// A node is a NODE argument made ready: where to connect, how, and what is
+// known about it beforehand.
+type node struct {
+	name   string // as the user wrote it
+	target remote.Target
+	dial   remote.Options
+	config metrics.Config
+	state  state
+	root   int // pid below which processes count, 0: all
+	starts []metrics.Start
+	close  func()
+}
+
+// openNode resolves a NODE argument. A simulated node is started here.
+func (o *options) openNode(ctx context.Context, name string) (*node, error) {
+	if scenario, ok := demoScenario(name); ok {
+		return o.openDemo(ctx, name, scenario)
+	}
+	known := o.file.Nodes[name]
+	n := &node{
+		name: name, state: stateOf(name), config: o.file.ForNode(name), close: func() {},
+		dial: remote.Options{Dialer: first(o.dial, known.Dial), Identity: first(o.identity, known.Identity)},
+	}
+	n.config.Interval = o.interval
+	if name == remote.DialerLocal || n.dial.Dialer == remote.DialerLocal {
+		n.dial.Dialer = remote.DialerLocal
+		return n, nil
+	}
+	target, err := remote.ParseTarget(first(known.Host, name))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	n.target = target
+	return n, nil
+}
+
+func (o *options) openDemo(ctx context.Context, name, scenario string) (*node, error) {
+	sim, err := simnode.Start(ctx, simnode.Options{Scenario: scenario})
+	if err != nil {
+		if !errors.Is(err, simnode.ErrUnsupported) && !knownScenario(scenario) {
+			return nil, usagef("%w", err)
+		}
+		return nil, err
+	}
+	target, err := remote.ParseTarget(sim.User + "@" + sim.Addr)
+	if err != nil {
+		return nil, errors.Join(err, sim.Close())
+	}
+	n := &node{
+		name: name, target: target, config: sim.Config, starts: sim.History, root: sim.RootPID, state: state{sim.State},
+		dial:  remote.Options{Dialer: remote.DialerNative, HostKey: sim.HostKey, Signer: sim.Signer, Plain: true},
+		close: func() { _ = sim.Close() },
+	}
+	n.config.Node = name
+	n.config.Interval = o.interval
+	return n, nil
+}
+
+func knownScenario(name string) bool {
+	for _, s := range model.Scenarios() {
+		if s.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// demoScenario tells a NODE that is simulated, and its scenario ("" for the default).
+func demoScenario(name string) (string, bool) {
+	if name == "demo" {
+		return "", true
+	}
+	return strings.CutPrefix(name, "demo:")
+}
+
+// first is the first that is not empty.
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// frames are what is known before the node answers.
+func (n *node) frames(now func() metrics.Frame) []metrics.Frame {
+	stamp := now()
+	out := []metrics.Frame{metrics.JSONFrame(metrics.KindConfig, n.name, stamp.At, n.config)}
+	if len(n.config.Guards) > 0 {
+		out = append(out, metrics.JSONFrame(metrics.KindGuards, "config", stamp.At, n.config.Guards))
+	}
+	if len(n.starts) > 0 {
+		out = append(out, metrics.JSONFrame(metrics.KindStarts, "", stamp.At, n.starts))
+	}
+	if saved, ok := n.state.saved(); ok {
+		out = append(out, metrics.JSONFrame(metrics.KindSaved, "", stamp.At, saved))
+	}
+	return out
+}
+
+// unreachable is a node that could not be asked.
+func unreachable(n *node, err error) error { return fmt.Errorf("%s: %w", n.name, err) }

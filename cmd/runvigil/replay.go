@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/recording"
+	"github.com/runvigil/runvigil/testdata"
+	"github.com/runvigil/runvigil/tui"
+)
+
+func newReplay(o *options) *cobra.Command {
+	var speed float64
+	var at string
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Show a recording on the screen",
+		Long: `replay shows a recording as the live screen showed it. Keys work as there; nothing
+is acted on, and no command of the configuration is run.`,
+		Example: `  runvigil replay night.rv
+  runvigil replay night.rv --at 03:12 --speed 10`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if speed <= 0 {
+				return usagef("--speed is %g; it must be above 0", speed)
+			}
+			if err := needTerminal(o, "NODE"); err != nil {
+				return err
+			}
+			from, err := replayStart(args[0], at)
+			if err != nil {
+				return err
+			}
+			r, file, err := openRecording(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			defer r.Close()
+			return replay(cmd.Context(), o, args[0], r, speed, from)
+		},
+	}
+	cmd.Flags().Float64Var(&speed, "speed", 1, "how much faster than it was")
+	cmd.Flags().StringVar(&at, "at", "", "begin at this time of the node, e.g. 03:12 or \"2026-02-24 03:12\"")
+	return cmd
+}
+
+// replayStart turns --at into a moment of the recording, in the node's zone.
+func replayStart(path, at string) (time.Time, error) {
+	if at == "" {
+		return time.Time{}, nil
+	}
+	r, file, err := openRecording(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer file.Close()
+	defer r.Close()
+	var begin time.Time
+	zone := time.Local
+	for {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return time.Time{}, err
+		}
+		if begin.IsZero() {
+			begin = f.At
+		}
+		if f.Kind == metrics.KindSession {
+			if s, err := metrics.Decode[metrics.Session](f); err == nil {
+				zone = time.FixedZone(s.Zone, s.ZoneSec)
+			}
+			break
+		}
+	}
+	return atTime(at, begin, zone)
+}
+
+func replay(ctx context.Context, o *options, name string, r *recording.Reader, speed float64, from time.Time) error {
+	box := tui.NewMailbox()
+	src := &replaySource{frames: r, speed: speed, from: from, clock: time.After, hold: true}
+	s := newSession(newClock(), src, func(snap *metrics.Snapshot) {
+		shown := *snap
+		shown.Replay = true
+		box.Put(&shown)
+	})
+	return screen(ctx, o, s, &node{name: name}, tui.Options{Source: box, Actions: &actions{session: s}, ReadOnly: true}, func() {})
+}
+
+// replayEmbedded shows the story that the program ships.
+func replayEmbedded(ctx context.Context, o *options) error {
+	r, err := recording.NewReader(bytes.NewReader(testdata.Story))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return replay(ctx, o, "demo", r, 1, time.Time{})
+}

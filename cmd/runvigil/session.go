@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/board"
+	"github.com/runvigil/runvigil/metrics/recording"
+)
+
+// publishEvery bounds how often a new snapshot is made; the screen draws less often still.
+const publishEvery = 100 * time.Millisecond
+
+// wantsEvery bounds how often the fold is asked what to read next.
+const wantsEvery = 250 * time.Millisecond
+
+// A source gives the frames of one node until ctx ends or it has no more.
+type source interface {
+	// Run calls out for every frame, from any goroutine.
+	Run(ctx context.Context, out func(metrics.Frame)) error
+	// SetWants says what to read next. It must not block.
+	SetWants(wants []metrics.Want)
+}
+
+// A clock gives receive times: the wall time at which it began plus the
+// monotonic time since, so that it never goes back.
+type clock struct{ begun time.Time }
+
+func newClock() clock { return clock{time.Now()} }
+
+func (c clock) now() time.Time { return c.begun.Round(0).Add(time.Since(c.begun)) }
+
+// A session folds one source into snapshots.
+type session struct {
+	clock   clock
+	src     source
+	board   *board.Board
+	in      chan metrics.Frame
+	record  *recording.Writer // nil: nothing is recorded
+	publish func(*metrics.Snapshot)
+	// seen is told every frame after it was folded, and wanted every list of
+	// wants: a one-shot command knows by them when it has seen everything.
+	seen   func(metrics.Frame)
+	wanted func([]metrics.Want)
+
+	last atomic.Pointer[metrics.Snapshot]
+}
+
+// zone is the node's zone as far as it is known.
+func (s *session) zone() *time.Location {
+	if last := s.last.Load(); last != nil && last.Zone != "" {
+		return time.FixedZone(last.Zone, last.ZoneSec)
+	}
+	return time.Local
+}
+
+func (s *session) show() {
+	snap := s.board.Snapshot()
+	s.last.Store(snap)
+	s.publish(snap)
+}
+
+func newSession(c clock, src source, publish func(*metrics.Snapshot)) *session {
+	return &session{clock: c, src: src, board: board.New(), in: make(chan metrics.Frame, 1024), publish: publish}
+}
+
+// put hands a frame of the operator's to the fold.
+func (s *session) put(ctx context.Context, f metrics.Frame) error {
+	f.At = s.clock.now()
+	select {
+	case s.in <- f:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run folds until ctx ends or the source is exhausted; the last snapshot is
+// published before it returns.
+func (s *session) run(ctx context.Context, before []metrics.Frame) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.src.Run(ctx, func(f metrics.Frame) {
+			select {
+			case s.in <- f:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	for _, f := range before {
+		if err := s.fold(f); err != nil {
+			return err
+		}
+	}
+	var published, wanted time.Time
+	due := time.NewTicker(publishEvery)
+	defer due.Stop()
+	dirty := true
+	for {
+		select {
+		case f := <-s.in:
+			if err := s.fold(f); err != nil {
+				return err
+			}
+			dirty = true
+		case <-due.C:
+		case err := <-ended:
+			for len(s.in) > 0 {
+				if ferr := s.fold(<-s.in); ferr != nil {
+					return errors.Join(err, ferr)
+				}
+			}
+			s.show()
+			if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				return nil
+			}
+			return err
+		}
+		now := time.Now()
+		if !dirty || len(s.in) > 0 && now.Sub(published) < 10*publishEvery {
+			continue
+		}
+		if now.Sub(wanted) >= wantsEvery {
+			wanted = now
+			wants := s.board.Wants()
+			s.src.SetWants(wants)
+			if s.wanted != nil {
+				s.wanted(wants)
+			}
+		}
+		if now.Sub(published) >= publishEvery {
+			published, dirty = now, false
+			s.show()
+		}
+	}
+}
+
+func (s *session) fold(f metrics.Frame) error {
+	s.board.Apply(f)
+	if s.record != nil {
+		if err := s.record.Write(f); err != nil {
+			return err
+		}
+	}
+	if s.seen != nil {
+		s.seen(f)
+	}
+	return nil
+}
+
+// logFrame notes what came, for --log-file.
+func logFrame(f metrics.Frame) {
+	if f.Kind != metrics.KindTick {
+		slog.Debug("frame", "kind", f.Kind, "name", f.Name, "bytes", len(f.Data))
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/simnode"
+	"github.com/runvigil/runvigil/remote/simnode/model"
+	"github.com/runvigil/runvigil/tui"
+)
+
+func newWatch(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch NODE",
+		Short: "The live screen (the same as `runvigil NODE`)",
+		Example: `  runvigil watch root@gpu7
+  runvigil watch gpu7 --interval 2s --read-only
+  runvigil watch local`,
+		Args: oneNode,
+		RunE: func(cmd *cobra.Command, args []string) error { return watch(cmd.Context(), o, args[0]) },
+	}
+}
+
+func newDemo(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo [SCENARIO]",
+		Short: "The live screen on a simulated node",
+		Long: `demo starts a simulated GPU node on this machine, with a real SSH server, real
+shells and real processes, and shows it as any other. Nothing outside its own
+folder and processes is touched, and all of it ends with the screen.
+
+Scenarios:
+` + scenarioList(),
+		Example: `  runvigil demo
+  runvigil demo oom
+  runvigil check demo:hang --json`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := "demo"
+			if len(args) == 1 {
+				name += ":" + args[0]
+			}
+			return watch(cmd.Context(), o, name)
+		},
+	}
+	for _, s := range model.Scenarios() {
+		cmd.ValidArgs = append(cmd.ValidArgs, s.Name)
+	}
+	return cmd
+}
+
+func scenarioList() string {
+	var out string
+	for _, s := range model.Scenarios() {
+		out += fmt.Sprintf("  %-12s %s\n", s.Name, s.Title)
+	}
+	return out
+}
+
+// needTerminal refuses to draw where nobody can see it.
+func needTerminal(o *options, name string) error {
+	if term.IsTerminal(o.io.in.Fd()) && term.IsTerminal(o.io.out.Fd()) {
+		return nil
+	}
+	return fmt.Errorf("the live screen needs a terminal; for one glance without one use `runvigil check %s`", name)
+}
+
+// watch shows the live screen of a node.
+func watch(ctx context.Context, o *options, name string) error {
+	if err := needTerminal(o, name); err != nil {
+		return err
+	}
+	n, err := o.openNode(ctx, name)
+	if errors.Is(err, simnode.ErrUnsupported) {
+		fmt.Fprintln(o.io.err, "runvigil: the simulated node needs Linux; this is a recording of its story")
+		return replayEmbedded(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	c := newClock()
+	prompts := newPrompts()
+	src := newLive(n, c, prompts)
+	box := tui.NewMailbox()
+	keep := &keeper{state: n.state}
+	s := newSession(c, src, func(snap *metrics.Snapshot) {
+		box.Put(snap)
+		keep.put(snap)
+	})
+	return screen(ctx, o, s, n, tui.Options{
+		Source: box, Prompts: prompts.out, Actions: &actions{session: s, live: src, prompts: prompts, state: n.state},
+	}, keep.flush)
+}
+
+// screen runs a session behind the screen and ends both together.
+func screen(ctx context.Context, o *options, s *session, n *node, opt tui.Options, flush func()) error {
+	opt.Node, opt.ASCII, opt.ReadOnly = n.name, o.ascii, o.readOnly
+	opt.NoColor = os.Getenv("NO_COLOR") != ""
+	opt.Theme = map[string]tui.Scheme{"light": tui.SchemeLight, "dark": tui.SchemeDark}[o.theme]
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	folded := make(chan error, 1)
+	go func() {
+		folded <- s.run(ctx, n.frames(func() metrics.Frame { return metrics.Frame{At: s.clock.now()} }))
+	}()
+	err := tui.Run(ctx, opt)
+	cancel()
+	select {
+	case ferr := <-folded:
+		err = errors.Join(err, ferr)
+	case <-time.After(leaveLimit):
+		slog.Warn("the session did not end in time")
+	}
+	flush()
+	return err
+}
+
+// leaveLimit is how long a link that hangs may hold up the end of the program.
+const leaveLimit = 2 * time.Second
+
+// A keeper leaves the latest glance and counts on disk, at most once a second
+// and once a minute.
+type keeper struct {
+	state            state
+	glanced, counted time.Time
+	last             *metrics.Snapshot
+}
+
+func (k *keeper) put(s *metrics.Snapshot) {
+	k.last = s
+	now := time.Now()
+	if now.Sub(k.glanced) >= time.Second && s.Link.Status == metrics.LinkUp && now.Sub(s.Link.LastData.Local()) < glanceMaxAge {
+		k.glanced = now
+		if err := k.state.leaveGlance(newGlance(s, now)); err != nil {
+			slog.Warn("leave glance", "error", err)
+		}
+	}
+	if now.Sub(k.counted) >= time.Minute {
+		k.counted = now
+		k.flush()
+	}
+}
+
+func (k *keeper) flush() {
+	if k.last == nil || len(k.last.Saved.Files) == 0 {
+		return
+	}
+	if err := k.state.save(k.last.Saved); err != nil {
+		slog.Warn("keep counts", "error", err)
+	}
+}
