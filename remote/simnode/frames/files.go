@@ -39,7 +39,7 @@ func (s *Source) add(f *file) *file {
 }
 
 // layOut makes the files that are there before the oldest thing that Past tells.
-func (s *Source) layOut(model.Scenario) {
+func (s *Source) layOut() {
 	if started := s.node.Server().Started; !started.IsZero() {
 		s.add(&file{path: s.past.ServerLog, log: true, mtime: started})
 	}

@@ -36,6 +36,7 @@ type Source struct {
 	node  *model.Node
 	past  model.Past
 	name  string
+	job   int
 	at    time.Time // receive time of the next frame
 	begun bool
 
@@ -56,14 +57,14 @@ type Source struct {
 // of start is the node's.
 func New(sc model.Scenario, start time.Time) *Source {
 	s := &Source{
-		node: model.New(sc, start), name: "demo", at: start,
+		node: model.New(sc, start), name: "demo", job: sc.Job, at: start,
 		files: map[string]*file{}, follows: map[string]*follow{}, counts: map[string]*count{},
 		due: map[string]time.Time{}, asked: map[int]*question{}, busy: map[string]bool{},
 	}
 	s.past = s.node.Past()
 	h := s.node.Host()
 	s.busyCPU = start.Sub(h.BootAt).Seconds() * 0.09 * float64(h.CPUs)
-	s.layOut(sc)
+	s.layOut()
 	s.absorb(s.past.Output)
 	return s
 }

@@ -30,7 +30,10 @@ func newSource(t testing.TB, name string) *Source {
 func visit(t testing.TB, name string, seconds int) (*board.Board, []metrics.Frame) {
 	t.Helper()
 	s, b := newSource(t, name), board.New()
-	var all []metrics.Frame
+	all := s.Opening()
+	for _, f := range all {
+		b.Apply(f)
+	}
 	for range seconds {
 		for _, f := range s.Next(b.Wants()) {
 			b.Apply(f)
@@ -64,7 +67,7 @@ func TestDeterminism(t *testing.T) {
 func TestScenariosReachTheBoard(t *testing.T) {
 	for name, want := range map[string]string{
 		"story": "serving", "ramp": "serving", "healthy": "serving", "idle": "idle", "loading": "starting", "oom": "down",
-		"hang": "hung", "client-dead": "idle", "no-server": "down",
+		"hang": "hung", "client-dead": "idle", "no-server": "down", "gpu-lost": "hung",
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := visit(t, name, 30)
@@ -97,8 +100,15 @@ func TestStoryOnTheBoard(t *testing.T) {
 			t.Errorf("%s is %v (known %v), want %v to %v", c.what, c.got.V, c.got.Known, c.low, c.high)
 		}
 	}
-	if len(snap.GPUs) != 8 || len(snap.Datasets) != 2 || len(snap.Clients) != 1 {
-		t.Errorf("%d GPUs, %d datasets, %d clients", len(snap.GPUs), len(snap.Datasets), len(snap.Clients))
+	rows := map[string]float64{}
+	for _, d := range snap.Datasets {
+		rows[d.Name] = d.Rows.V
+	}
+	if len(snap.GPUs) != 8 || len(snap.Clients) != 1 || rows["B1_glaive"] != 10_000 || rows["B2_opencodeinstruct"] < 1531 {
+		t.Errorf("%d GPUs, %d clients, rows %v", len(snap.GPUs), len(snap.Clients), rows)
+	}
+	if len(snap.Starts) < 5 {
+		t.Errorf("%d starts, want four of before and this one", len(snap.Starts))
 	}
 	kinds := map[metrics.Kind]int{}
 	for _, f := range all {
