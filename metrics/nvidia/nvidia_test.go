@@ -195,6 +195,36 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// The field list of a real driver: all that is wished for is known to it, and
+// the row that it prints for the stream's fields is read whole.
+func TestFieldsOfADriver(t *testing.T) {
+	stream, static := Fields(capture(t, "help_query_gpu.txt"))
+	if len(stream) != len(streamWish) || len(static) != len(staticWish) {
+		t.Errorf("stream %v static %v", stream, static)
+	}
+	r, ok := NewQuery(stream).Row(strings.TrimSpace(string(capture(t, "q_stream.csv"))))
+	if !ok || r.MemFree.V != 143156 || r.Temp.V != 32 || r.Power.V != 102.71 || r.Recovery != "" || r.Health() != Fine || r.Reasons[0] != "GPU Idle" || len(r.Extra) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestText(t *testing.T) {
+	r, _ := ParseAny(capture(t, "q.txt"))
+	if r.Format != FormatQuery || len(r.Rows) != 1 || r.Driver != "580.159.04" || r.CUDA != "13.0" {
+		t.Fatalf("%+v", r)
+	}
+	g := r.Rows[0]
+	if g.Name != "NVIDIA H200" || g.MemTotal.V != 143771 || g.MemReserved.V != 616 || g.MemUsed.V != 0 || !g.MemUsed.OK || !g.Util.OK || g.Temp.V != 33 || g.TempMem.V != 37 ||
+		g.Power.V != 110.58 || g.PowerNow.V != 76.46 || g.PowerLimit.V != 700 || !g.ECC.OK || g.ECC.V != 0 || g.ECCMode != "Enabled" || g.MIG != "Disabled" ||
+		g.ClockSM.V != 375 || !slices.Equal(g.Reasons, []string{"GPU Idle"}) || g.Fan.OK || len(r.Procs) != 0 || r.ProcsUnknown {
+		t.Errorf("%+v", g)
+	}
+	r, _ = ParseAny(capture(t, "dmon_all.txt"))
+	if len(r.Rows) != 1 || r.Rows[0].Power.V != 76 || !r.Rows[0].ECC.OK || !r.Rows[0].PViol.OK || r.Rounds != 2 {
+		t.Errorf("dmon: %+v", r)
+	}
+}
+
 func TestTables(t *testing.T) {
 	r, ok := ParseAny(capture(t, "smi_load.txt"))
 	if !ok || len(r.Rows) != 2 || r.Driver != "580.159.04" || r.CUDA != "13.0" {
