@@ -46,6 +46,13 @@ func TestClientKilled(t *testing.T) {
 	if find(n.RootPID, "sglang::scheduler_TP0") == 0 {
 		t.Error("the server went with the client")
 	}
+	before := size(growing(t, n))
+	run(t, client, "sh "+n.Data+"/start_client.sh")
+	waitFor(t, "the client, started again, keeps the server busy", 20*time.Second, func() bool {
+		_, body, err := get(client, n.ServerPort, "/v1/loads")
+		return err == nil && !bytes.Contains(body, []byte(`"num_running_reqs":0`))
+	})
+	waitFor(t, "a first, short row", 20*time.Second, func() bool { return size(growing(t, n)) > before })
 }
 
 func TestNothingOutlivesKill(t *testing.T) {
@@ -85,6 +92,27 @@ func TestNothingOutlivesKill(t *testing.T) {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
 	})
+}
+
+func TestCloseTouchesOnlyItsOwn(t *testing.T) {
+	decoy := exec.Cmd{Path: "/bin/sleep", Args: []string{"sglang::scheduler_TP0", "60"}}
+	if err := decoy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = decoy.Process.Kill()
+		_ = decoy.Wait()
+	}()
+	n, _ := startNode(t, "idle")
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !alive(decoy.Process.Pid) {
+		t.Error("a process outside the node was ended")
+	}
+	if err := n.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
 }
 
 func TestNothingOutlivesTheSupervisor(t *testing.T) {

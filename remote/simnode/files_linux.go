@@ -62,8 +62,8 @@ func (p places) logOf(role model.Role, past model.Past) string {
 	}
 }
 
-// layOut writes everything that lies on the node's disk when it is first
-// seen, with the modification times of the story.
+// layOut writes what lies on the node's disk when it is first seen, but for the
+// logs, with the modification times of the story.
 func layOut(p places, past model.Past, self string) error {
 	folders := []string{p.bin(), p.home(), p.temp(), filepath.Dir(p.socket()), p.state(),
 		filepath.Dir(p.file(past.ServerLog)), filepath.Dir(p.file(past.ClientLog)), p.file(past.RowsFolder)}
@@ -74,14 +74,6 @@ func layOut(p places, past model.Past, self string) error {
 	}
 	for _, name := range programs {
 		if err := os.Symlink(self, filepath.Join(p.bin(), name)); err != nil {
-			return err
-		}
-	}
-	for log, chunks := range map[string][]model.Chunk{
-		p.file(past.ServerLog): past.Server,
-		p.file(past.ClientLog): past.Client,
-	} {
-		if err := writeChunks(log, chunks, p); err != nil {
 			return err
 		}
 	}
@@ -96,19 +88,34 @@ func layOut(p places, past model.Past, self string) error {
 	return os.WriteFile(filepath.Join(p.home(), ".profile"), []byte("PS1='"+nodeUser+"@demo:$PWD# '\n"), 0o600)
 }
 
-func writeChunks(path string, chunks []model.Chunk, p places) error {
+// writeLogs writes the logs of the past. pids are the model's and the real ones
+// of the processes found running: a server's log names its own.
+func writeLogs(p places, past model.Past, pids map[int]int, clientStarted time.Time) error {
+	var names []string
+	for theirs, ours := range pids {
+		names = append(names, fmt.Sprintf("[%d]", theirs), fmt.Sprintf("[%d]", ours))
+	}
+	inBrackets := strings.NewReplacer(names...)
+	if err := writeChunks(p.file(past.ServerLog), past.Server, inBrackets, p, time.Time{}); err != nil {
+		return err
+	}
+	return writeChunks(p.file(past.ClientLog), past.Client, inBrackets, p, clientStarted)
+}
+
+// writeChunks writes a log, last changed by its last chunk, or when it was made.
+func writeChunks(path string, chunks []model.Chunk, pids *strings.Replacer, p places, made time.Time) error {
 	var text strings.Builder
 	for _, c := range chunks {
 		text.WriteString(c.Text)
+		made = c.At
 	}
-	if err := os.WriteFile(path, []byte(p.text(text.String())), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(pids.Replace(p.text(text.String()))), 0o644); err != nil {
 		return err
 	}
-	if len(chunks) == 0 {
+	if made.IsZero() {
 		return nil
 	}
-	last := chunks[len(chunks)-1].At
-	return os.Chtimes(path, last, last)
+	return os.Chtimes(path, made, made)
 }
 
 // kernelText is what dmesg prints: the lines with their stamps counted from the

@@ -69,8 +69,8 @@ func TestPreRolled(t *testing.T) {
 	if age := n.Started.Sub(n.ClientStarted); age < 18*time.Minute || age > 20*time.Minute {
 		t.Errorf("the client is %v old, want 19 minutes", age)
 	}
-	rows, text := growing(t, n), []byte(nil)
-	text, _ = os.ReadFile(rows)
+	rows := growing(t, n)
+	text, _ := os.ReadFile(rows)
 	if count := bytes.Count(text, []byte("\n")); count < 1510 || count > 1560 {
 		t.Errorf("%d rows, want about 1531", count)
 	}
@@ -78,8 +78,12 @@ func TestPreRolled(t *testing.T) {
 	if err != nil || time.Since(info.ModTime()) < 19*time.Minute {
 		t.Errorf("the finished part changed lately: %v %v", info.ModTime(), err)
 	}
+	if info, err := os.Stat(n.ClientLog); err != nil || !info.ModTime().Equal(n.ClientStarted) {
+		t.Errorf("the empty log of the client changed at %v, not at its start: %v", info.ModTime(), err)
+	}
 	log := logSince(n, 0)
 	for _, part := range []string{"max_total_num_tokens=159277,", "#running-req: 121, ", ": 1317.32, #queue-req: 29",
+		fmt.Sprintf("Started server process [%d]", n.ServerPID),
 		fmt.Sprintf("model_path='%s/data/models/Kimi-K2.5'", n.Dir), fmt.Sprintf("http://127.0.0.1:%d ", n.ServerPort)} {
 		if !strings.Contains(log, part) {
 			t.Errorf("no %q in the server's log", part)

@@ -67,6 +67,9 @@ type Node struct {
 	// client are to be found.
 	ServerLog, ClientLog string
 	ServerPort           int
+	// ServerPID and ClientPID are the processes that the scenario found
+	// running, 0 where it found none.
+	ServerPID, ClientPID int
 	// Config has the targets, places and guards of the story's operator, and
 	// History the starts before the scenario's. They replace the user's own.
 	Config  metrics.Config

@@ -21,6 +21,10 @@ import (
 // is ended itself.
 const closeLimit = killLimit + 2*time.Second
 
+// longestBase is the longest name of a temporary folder below which the path of
+// the node's socket stays within the 107 bytes that the kernel allows.
+const longestBase = 60
+
 // Start brings up a simulated node and returns once its processes stand and
 // its SSH server answers. It ends with Close, with ctx, or with this process.
 func Start(ctx context.Context, o Options) (*Node, error) {
@@ -61,6 +65,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	n.Addr, n.ServerPort = r.Addr, r.Port
 	n.Home, n.Data, n.State = p.home(), r.Data, p.state()
 	n.ServerLog, n.ClientLog = r.ServerLog, r.ClientLog
+	n.ServerPID, n.ClientPID = r.ServerPID, r.ClientPID
 	n.Config, n.History = r.Config, r.History
 	n.Started, n.ServerStarted, n.ClientStarted = time.Now(), r.ServerStarted, r.ClientStarted
 	return n, nil
@@ -69,7 +74,11 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 // makeDir makes the node's folder, reachable by this user alone.
 func makeDir(wanted string) (string, error) {
 	if wanted == "" {
-		dir, err := os.MkdirTemp("", "rv-")
+		base := os.TempDir()
+		if len(base) > longestBase {
+			base = "/tmp"
+		}
+		dir, err := os.MkdirTemp(base, "rv-")
 		if err != nil {
 			return "", fmt.Errorf("make a folder for the simulated node: %w", err)
 		}

@@ -47,6 +47,8 @@ type report struct {
 	ServerLog     string          `json:"server_log"`
 	ClientLog     string          `json:"client_log"`
 	Data          string          `json:"data"`
+	ServerPID     int             `json:"server_pid"`
+	ClientPID     int             `json:"client_pid"`
 	Config        metrics.Config  `json:"config"`
 	History       []metrics.Start `json:"history"`
 	ServerStarted time.Time       `json:"server_started"`
@@ -151,13 +153,8 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 		return report{}, fmt.Errorf("open the node's socket: %w", err)
 	}
 	go w.accept(socket)
-	for _, found := range processes {
-		if found.Parent != "" {
-			continue
-		}
-		if err := w.launchFound(found, p.logOf(found.Role, past)); err != nil {
-			return report{}, fmt.Errorf("start the node's %s: %w", found.Role, err)
-		}
+	if err := w.launchFound(processes, past); err != nil {
+		return report{}, err
 	}
 	if err := w.settle(settleLimit); err != nil {
 		return report{}, err
@@ -179,9 +176,10 @@ func (w *world) report(addr string, scenario model.Scenario, past model.Past) re
 	return report{
 		Addr: addr, Port: w.places.port,
 		ServerLog: w.places.file(past.ServerLog), ClientLog: w.places.file(past.ClientLog),
-		Data:          w.places.data(past),
-		Config:        configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv)),
-		History:       historyOf(w.places, past.History),
+		Data:      w.places.data(past),
+		Config:    configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv)),
+		History:   historyOf(w.places, past.History),
+		ServerPID: w.pidOf(model.ServerMain), ClientPID: w.pidOf(model.ClientMain),
 		ServerStarted: w.node.Server().Started, ClientStarted: w.node.Client().Started,
 	}
 }

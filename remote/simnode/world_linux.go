@@ -357,32 +357,54 @@ func (w *world) reachable(port int) bool {
 	return false
 }
 
-// launchFound starts a process that the scenario found running.
-func (w *world) launchFound(p model.Process, log string) error {
+// launchFound starts the processes that the scenario found running and writes
+// the logs of the past, in which they are named.
+func (w *world) launchFound(processes []model.Process, past model.Past) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pids := make(map[int]int)
+	for _, p := range processes {
+		if p.Parent != "" {
+			continue
+		}
+		child, err := w.launchOne(p, w.places.logOf(p.Role, past))
+		if err != nil {
+			return fmt.Errorf("start the node's %s: %w", p.Role, err)
+		}
+		w.adopted[child.pid] = p.Role
+		pids[p.PID] = child.pid
+	}
+	return writeLogs(w.places, past, pids, w.node.Client().Started)
+}
+
+func (w *world) launchOne(p model.Process, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer out.Close()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer null.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	argv, environ := w.places.argv(p.Argv), w.places.environOf(p.Env)
 	if titled(p) {
 		argv, environ = workerArgv, append(environ, roleEnv+"="+string(p.Role))
 	}
-	child, err := w.spawn.start(filepath.Join(w.places.bin(), "python3"), argv, &syscall.ProcAttr{
+	return w.spawn.start(filepath.Join(w.places.bin(), "python3"), argv, &syscall.ProcAttr{
 		Dir:   w.places.file(p.Dir),
 		Env:   environ,
 		Files: []uintptr{null.Fd(), out.Fd(), out.Fd()},
 	})
-	if err != nil {
-		return err
+}
+
+// pidOf is the real pid of a role, 0 when nobody plays it.
+func (w *world) pidOf(role model.Role) int {
+	for pid, p := range w.players {
+		if p.role == role {
+			return pid
+		}
 	}
-	w.adopted[child.pid] = p.Role
-	return nil
+	return 0
 }
