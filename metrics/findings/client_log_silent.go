@@ -21,8 +21,15 @@ var clientLogSilent = Detector{
 				continue
 			}
 			landed, grew := landedBy(in, c)
-			if landed < in.Threshold("silent_rows") || in.now().Sub(grew) > 5*time.Minute {
+			if in.now().Sub(grew) > 5*time.Minute {
 				continue
+			}
+			if landed.n < in.Threshold("silent_rows") {
+				// On a first visit rows are counted only from now on; requests that
+				// finished since the client's start, with rows that land now, tell the same.
+				if landed = finishedSince(in, c); landed.n < in.Threshold("silent_rows") {
+					continue
+				}
 			}
 			empty := c.Log.Bytes.V == 0
 			quiet := in.now().Sub(c.Log.Mtime)
@@ -34,12 +41,31 @@ var clientLogSilent = Detector{
 	},
 }
 
+// proof is a number of answers that reached the client, and what was counted.
+type proof struct {
+	n      float64
+	what   string
+	source string
+}
+
+// finishedSince is how many requests finished since a client's start: all of a
+// server that began with it or after it.
+func finishedSince(in *Input, c *metrics.Client) proof {
+	for i := range in.Snap.Servers {
+		if v := &in.Snap.Servers[i]; up(v) && v.Finished.Known && c.Started.Before(v.Started.Add(10*time.Minute)) {
+			return proof{v.Finished.V, "requests finished and rows land", v.Finished.Source}
+		}
+	}
+	return proof{}
+}
+
 // landedBy is how many rows landed since a client's start in its datasets, and when the newest did.
-func landedBy(in *Input, c *metrics.Client) (landed float64, grew time.Time) {
+func landedBy(in *Input, c *metrics.Client) (landed proof, grew time.Time) {
+	landed = proof{what: "rows landed meanwhile", source: "row count"}
 	for _, p := range c.Datasets {
 		if d := in.Snap.Dataset(p); d != nil {
 			if d.Landed.Known {
-				landed += d.Landed.V
+				landed.n += d.Landed.V
 			}
 			if d.Grew.After(grew) {
 				grew = d.Grew
@@ -49,7 +75,7 @@ func landedBy(in *Input, c *metrics.Client) (landed float64, grew time.Time) {
 	return landed, grew
 }
 
-func silentCondition(in *Input, c *metrics.Client, empty bool, landed float64) Condition {
+func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Condition {
 	since := c.LogSilentSince
 	if since.IsZero() {
 		since = c.Started
@@ -63,7 +89,7 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed float64) C
 		out.Evidence = append(out.Evidence, metrics.Evidence{Text: base(c.Log.Path) + " last grew at " + in.clock(c.Log.Mtime), Source: "stat", At: c.Log.Mtime})
 	}
 	out.Title = fmt.Sprintf("client log %s since %s", what, in.clock(since))
-	out.Evidence = append(out.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s rows landed meanwhile", metrics.Count(landed)), Source: "row count", At: in.now()})
+	out.Evidence = append(out.Evidence, metrics.Evidence{Text: metrics.Count(landed.n) + " " + landed.what, Source: landed.source, At: in.now()})
 	switch {
 	case c.LogOwned && c.Python && c.Unbuffered != nil && !*c.Unbuffered:
 		out.Severity = metrics.SeverityInfo

@@ -98,6 +98,18 @@ func TestDetectors(t *testing.T) {
 		{"empty log before 20 rows", func(s *metrics.Snapshot) {
 			s.Clients[0].Log.Bytes = fig(0)
 			s.Datasets[0].Landed = fig(19)
+			s.Servers[0].Finished = fig(19)
+		}, "", 0, "", nil},
+		{"buffered log on a first visit", func(s *metrics.Snapshot) {
+			s.Clients[0].Unbuffered = &no
+			s.Clients[0].Log.Bytes = fig(0)
+			s.Servers[0].Started = noon.Add(-21 * time.Minute)
+			s.Datasets[0].Landed = fig(2)
+		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"157 requests finished and rows land"}},
+		{"empty log beside a server that is much older", func(s *metrics.Snapshot) {
+			s.Clients[0].Log.Bytes = fig(0)
+			s.Servers[0].Started = noon.Add(-10 * time.Hour)
+			s.Datasets[0].Landed = fig(2)
 		}, "", 0, "", nil},
 		{"rows stalled", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
