@@ -55,6 +55,8 @@ type section struct {
 	retracts   []time.Time
 	retracted  float64
 	broken     bool // bytes of this section were never read
+	// whole is when the newest stretch began in which nothing is missing.
+	whole time.Time
 
 	faults   []fault
 	stop     time.Time
@@ -75,6 +77,16 @@ type lane struct {
 	usage, tps              float64
 	known                   bool
 	gaps                    []float64
+}
+
+// reach notes that a line of time t was read.
+func (s *section) reach(t time.Time) {
+	if s.whole.IsZero() {
+		s.whole = t
+	}
+	if t.After(s.last) {
+		s.last = t
+	}
 }
 
 // primary is the cause of the section's end: the first fault that ends a
@@ -113,7 +125,7 @@ func (s *section) causes() []metrics.CauseFact {
 // finishedSince counts requests that finished at or after a moment; ok is false
 // where the log of that time was not read.
 func (s *section) finishedSince(t time.Time) (n int64, ok bool) {
-	if s.broken || t.Before(s.at) || int64(len(s.finishes)) < s.posts && (len(s.finishes) == 0 || t.Unix() < s.finishes[0]) {
+	if t.Before(s.whole) || s.whole.IsZero() || int64(len(s.finishes)) < s.posts && (len(s.finishes) == 0 || t.Unix() < s.finishes[0]) {
 		return 0, false
 	}
 	sec := t.Unix()
@@ -155,7 +167,7 @@ func (p *phases) enter(name string, t time.Time) {
 func phaseOf(step sglang.Step) string {
 	switch step {
 	case sglang.StepArgs:
-		return "importing"
+		return "spawning ranks"
 	case sglang.StepDistBegin:
 		return "joining ranks"
 	case sglang.StepWeightsBegin, sglang.StepWeightsProgress:

@@ -55,9 +55,7 @@ func (w *work) vllmEvent(e *vllm.Event) {
 		s.broken = st == nil || !st.Began && e.Kind != vllm.KindSeparator
 		w.vllm.start = st
 	}
-	if t.After(s.last) {
-		s.last = t
-	}
+	s.reach(t)
 	if st != nil {
 		w.vllmStart(s, st, t)
 	}

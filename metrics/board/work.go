@@ -44,7 +44,7 @@ func (w *work) cut() {
 	w.parser.Reset()
 	w.vllm.parser.Reset()
 	if s := w.section(); s != nil {
-		s.broken = true
+		s.broken, s.whole = true, time.Time{}
 		for _, l := range s.lanes {
 			l.at = time.Time{}
 		}
@@ -73,7 +73,7 @@ func (w *work) stamp(s sglang.Stamp) (time.Time, bool) {
 
 // begin opens a section. The one before is over.
 func (w *work) begin(t time.Time, id string) *section {
-	s := &section{at: t, id: id, last: t, lanes: map[int16]*lane{}}
+	s := &section{at: t, id: id, last: t, whole: t, lanes: map[int16]*lane{}}
 	w.sections = append(w.sections, s)
 	if over := len(w.sections) - sectionsKeep; over > 0 {
 		w.sections = slices.Clone(w.sections[over:])
@@ -109,9 +109,7 @@ func (w *work) event(e *sglang.Event) {
 		s = w.begin(t, "")
 		s.broken = true // its beginning was not read
 	}
-	if t.After(s.last) {
-		s.last = t
-	}
+	s.reach(t)
 	if w.engine == "" && (e.Kind == sglang.KindBatch || e.Kind == sglang.KindStartup && !shared(e.Startup.Step)) {
 		w.engine = "sglang"
 	}

@@ -1,0 +1,323 @@
+package board
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+const part = "/data/run/raw/B2.jsonl"
+
+// job is a rig with a server, a client and one growing file.
+func job(t testing.TB, clientArgs ...string) *rig {
+	r := newRig(t)
+	p := clientProc(20, clientArgs...)
+	p.Conns = []metrics.Conn{{Port: 8000, Count: 10}}
+	p.FD1 = "/data/run/logs/client.log"
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000"), p}})
+	return r
+}
+
+func (r *rig) rows(path string, n int64, f metrics.RowsFact) {
+	f.Path, f.Rows, f.Done = path, n, true
+	if f.ID == "" {
+		f.ID = "8:" + path
+	}
+	if f.Mtime == 0 {
+		f.Mtime = r.at.Unix()
+	}
+	f.Size = n * 100
+	f.Offset = f.Size
+	r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: path, Exists: true, ID: f.ID, Size: f.Size, Mtime: f.Mtime}})
+	r.json(metrics.KindRows, path, f)
+}
+
+// grow adds n rows a minute for a span, counted every ten seconds.
+func (r *rig) grow(path string, from int64, perMin float64, d time.Duration) (int64, *metrics.Snapshot) {
+	begin := r.at
+	n := from
+	for r.at.Sub(begin) < d {
+		n = from + int64(perMin*r.at.Sub(begin).Minutes())
+		r.rows(path, n, metrics.RowsFact{})
+		r.tick(10 * time.Second)
+	}
+	return n, r.b.Snapshot()
+}
+
+func TestRowsAMinute(t *testing.T) {
+	r := job(t)
+	_, snap := r.grow(part, 1374, 9, 30*time.Second)
+	if d := snap.Dataset(part); d == nil || !d.Rows.Known || d.PerMin.Known {
+		t.Fatalf("after half a minute: %s", show(snap))
+	}
+	n, snap := r.grow(part, 1378, 9, 4*time.Minute)
+	d := snap.Dataset(part)
+	within(t, "rate of the first minutes", d.PerMin, 8, 10)
+	if d.PerMinOver > 5*time.Minute {
+		t.Errorf("over %s", d.PerMinOver)
+	}
+	n, snap = r.grow(part, n, 9, 15*time.Minute)
+	within(t, "rate", snap.Dataset(part).PerMin, 8.5, 9.5)
+	within(t, "the job's rate", snap.Job.PerMin, 8.5, 9.5)
+	if got := snap.Dataset(part).PerMinOver; got != rateSpan {
+		t.Errorf("over %s", got)
+	}
+	// Ten minutes without growth are a rate of zero, not an unknown one.
+	_, snap = r.grow(part, n, 0, 11*time.Minute)
+	within(t, "rate of a stalled file", snap.Dataset(part).PerMin, 0, 0)
+	if e := snap.Job.ETA; e.Known {
+		t.Errorf("ETA of a stalled file: %+v", e)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		args  []string
+		cfg   []metrics.ConfigTarget
+		setup func(r *rig)
+		want  metrics.Target
+	}{
+		{"by path", nil, []metrics.ConfigTarget{{Path: part, Rows: 500}}, nil, metrics.Target{Rows: 500, Source: "configuration"}},
+		{"by pattern", nil, []metrics.ConfigTarget{{Path: "/data/run/raw/*.jsonl", Rows: 500}}, nil, metrics.Target{Rows: 500, Source: "configuration"}},
+		{"by name", nil, []metrics.ConfigTarget{{Path: "B2", Rows: 500}}, nil, metrics.Target{Rows: 500, Source: "configuration"}},
+		{"of another file", nil, []metrics.ConfigTarget{{Path: "B1", Rows: 500}}, nil, metrics.Target{}},
+		{"of the client's arguments", []string{"--num-samples", "700"}, nil, nil, metrics.Target{Rows: 700, Inferred: true, Source: "the client's arguments"}},
+		{"of its input file", []string{"--in", "prompts.jsonl"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 900, Done: true, Mtime: r.at.Add(-24 * time.Hour).Unix()})
+		}, metrics.Target{Rows: 900, Inferred: true, Source: "rows of prompts.jsonl"}},
+		{"of its progress bar", nil, nil, func(r *rig) {
+			r.log("/data/run/logs/client.log", "gen:  10%|#  | 80/800 [01:00<09:00,  1.33it/s]\n", metrics.LogHeader{})
+		}, metrics.Target{Rows: 800, Inferred: true, Source: "the client's progress bar"}},
+		{"none", nil, nil, nil, metrics.Target{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := job(t, c.args...)
+			r.json(metrics.KindConfig, "", metrics.Config{Targets: c.cfg})
+			if c.setup != nil {
+				c.setup(r)
+			}
+			r.tick(2 * time.Second)
+			r.rows(part, 100, metrics.RowsFact{})
+			snap := r.tick(2 * time.Second)
+			d := snap.Dataset(part)
+			if d == nil {
+				t.Fatalf("%s", show(snap))
+			}
+			if diff := cmp.Diff(c.want, d.Target); diff != "" {
+				t.Error(diff)
+			}
+			if len(snap.Datasets) != 1 {
+				t.Errorf("an input file became a dataset: %s", show(snap))
+			}
+		})
+	}
+}
+
+func TestETA(t *testing.T) {
+	r := job(t)
+	r.json(metrics.KindConfig, "", metrics.Config{Targets: []metrics.ConfigTarget{{Path: "", Rows: 10_000}, {Path: part, Rows: 10_000}}})
+	_, snap := r.grow(part, 1000, 10, 20*time.Minute)
+	e := snap.Job.ETA
+	want := snap.At.Add(time.Duration((10_000-snap.Job.Rows.V)/10) * time.Minute)
+	if !e.Known || e.At.Sub(want).Abs() > 30*time.Minute {
+		t.Errorf("ETA %+v, want about %s", e, want)
+	}
+	// A hundred rows in ten minutes: one part in ten.
+	if s := e.Spread / time.Minute; s < 60 || s > 120 {
+		t.Errorf("spread %s", e.Spread)
+	}
+	if d := snap.Dataset(part).ETA; d != e {
+		t.Errorf("the only dataset's ETA %+v differs from the job's %+v", d, e)
+	}
+	r.rows(part, 10_000, metrics.RowsFact{})
+	snap = r.tick(time.Second)
+	if d := snap.Dataset(part); !snap.Job.Done || snap.Job.ETA.Known || d.Done.IsZero() || snap.Job.ETA.Held != "reached" {
+		t.Errorf("at the target: %s", show(snap))
+	}
+}
+
+// An earlier visit's count gives the rate of the second visit and the rows that
+// landed since the client began, if the file is still the same.
+func TestSaved(t *testing.T) {
+	for _, c := range []struct {
+		name, id string
+		rows     int64
+		landed   float64
+	}{
+		{"the same file", "8:1", 1374, 157},
+		{"another file of that name", "8:2", 1374, 0},
+		{"a file that shrank", "8:1", 9999, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			client := r.at.Add(-500 * time.Second)
+			r.json(metrics.KindSaved, "", metrics.Saved{Files: []metrics.SavedFile{{Path: part, ID: c.id, Head: "h", Offset: 7, Rows: c.rows, At: client.Add(-time.Minute)}}})
+			p := clientProc(20)
+			p.Conns = []metrics.Conn{{Port: 8000, Count: 10}}
+			r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000"), p}})
+			i := slices.IndexFunc(r.b.Wants(), func(w metrics.Want) bool { return w.Kind == metrics.WantRows && w.Path == part })
+			if i < 0 {
+				t.Fatalf("no want for %s: %v", part, r.b.Wants())
+			}
+			if w := r.b.Wants()[i]; w.ID != c.id || w.Offset != 7 || w.Head != "h" || w.Rows != c.rows {
+				t.Errorf("want %+v does not resume", w)
+			}
+			r.rows(part, 1531, metrics.RowsFact{ID: "8:1", Head: "h"})
+			d := r.tick(time.Second).Dataset(part)
+			if d.Landed.V != c.landed {
+				t.Errorf("landed %v since %s, want %v", d.Landed, d.LandedSince, c.landed)
+			}
+			if since := d.LandedSince; c.landed > 0 && !since.Equal(client) {
+				t.Errorf("since %s, want the client's start %s", since, client)
+			}
+			s := r.b.Snapshot().Saved
+			if len(s.Files) != 1 || s.Files[0].Rows != 1531 || s.Files[0].ID != "8:1" {
+				t.Errorf("saved %+v", s)
+			}
+		})
+	}
+}
+
+func TestShardsAreOneDataset(t *testing.T) {
+	r := job(t)
+	for i := range 4 {
+		r.rows(fmt.Sprintf("/data/run/raw/out-%05d-of-00004.jsonl", i), int64(100+i), metrics.RowsFact{})
+	}
+	snap := r.tick(2 * time.Second)
+	if len(snap.Datasets) != 1 {
+		t.Fatalf("%s", show(snap))
+	}
+	d := snap.Datasets[0]
+	if d.Path != "/data/run/raw/out-*-of-*.jsonl" || len(d.Shards) != 4 || d.Rows.V != 406 {
+		t.Errorf("dataset %+v", d)
+	}
+	if s := snap.Series[metrics.SeriesKey{What: metrics.SeriesRows, Of: d.Path}]; s.Last().IsZero() {
+		t.Error("no series of the shards' rows")
+	}
+}
+
+// Only what grows, and what lies beside it, is a dataset.
+func TestWhatIsADataset(t *testing.T) {
+	r := job(t, "--prompts", "/data/run/raw/prompts.jsonl")
+	old := r.at.Add(-48 * time.Hour).Unix()
+	list := func(size int64) []metrics.FileStat {
+		return []metrics.FileStat{
+			{Path: "/data/run/raw/B2.jsonl", Exists: true, ID: "1", Size: size, Mtime: r.at.Unix()},
+			{Path: "/data/run/raw/B1.jsonl", Exists: true, ID: "2", Size: 9, Mtime: old},
+			{Path: "/data/run/raw/prompts.jsonl", Exists: true, ID: "3", Size: 9, Mtime: old},
+			{Path: "/data/run/notes.txt", Exists: true, ID: "4", Size: 9, Mtime: r.at.Unix()},
+			{Path: "/data/run/eval/old.jsonl", Exists: true, ID: "5", Size: 9, Mtime: old},
+		}
+	}
+	r.json(metrics.KindDir, "/data/run", list(100))
+	r.tick(time.Second)
+	var got []string
+	for _, d := range r.b.Snapshot().Datasets {
+		got = append(got, d.Path)
+	}
+	slices.Sort(got)
+	if want := []string{"/data/run/raw/B1.jsonl", "/data/run/raw/B2.jsonl"}; !slices.Equal(got, want) {
+		t.Errorf("datasets %v, want %v", got, want)
+	}
+	wants := func(kind metrics.WantKind) (out []string) {
+		for _, w := range r.b.Wants() {
+			if w.Kind == kind {
+				out = append(out, w.Path)
+			}
+		}
+		return out
+	}
+	if w := wants(metrics.WantRows); !slices.Contains(w, "/data/run/raw/prompts.jsonl") || slices.Contains(w, "/data/run/eval/old.jsonl") {
+		t.Errorf("rows wanted: %v", w)
+	}
+	if w := wants(metrics.WantDir); !slices.Contains(w, "/data/run/logs") || !slices.Contains(w, "/data/run") || slices.Contains(w, "/") {
+		t.Errorf("directories wanted: %v", w)
+	}
+}
+
+func TestPartsInFoldersOfTheirOwn(t *testing.T) {
+	r := job(t)
+	r.json(metrics.KindDir, "/data/run", []metrics.FileStat{
+		{Path: "/data/run/B2_code/raw_responses.jsonl", Exists: true, ID: "1", Size: 5, Mtime: r.at.Unix()},
+		{Path: "/data/run/B1_glaive/raw_responses.jsonl", Exists: true, ID: "2", Size: 5, Mtime: r.at.Add(-time.Hour).Unix()},
+	})
+	var got []string
+	for _, d := range r.tick(time.Second).Datasets {
+		got = append(got, d.Name)
+	}
+	if !slices.Equal(got, []string{"B2_code", "B1_glaive"}) {
+		t.Errorf("names %v", got)
+	}
+}
+
+func TestRowsReset(t *testing.T) {
+	r := job(t)
+	n, _ := r.grow(part, 1000, 60, 3*time.Minute)
+	r.rows(part, 10, metrics.RowsFact{Reset: "truncated"})
+	snap := r.tick(time.Second)
+	d := snap.Dataset(part)
+	if d.Rows.V != 10 || d.PerMin.Known && d.PerMin.V > 0 {
+		t.Errorf("after a truncation: rows %v, rate %v", d.Rows, d.PerMin)
+	}
+	if !slices.ContainsFunc(snap.Events, func(e metrics.Event) bool {
+		return e.Kind == "rows" && strings.Contains(e.Text, "truncated") && strings.Contains(e.Text, metrics.Count(float64(n)))
+	}) {
+		t.Errorf("events %+v", snap.Events)
+	}
+}
+
+func TestCountingIsShown(t *testing.T) {
+	r := job(t)
+	r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: part, Exists: true, ID: "1", Size: 1000, Mtime: r.at.Unix()}})
+	r.json(metrics.KindRows, part, metrics.RowsFact{Path: part, ID: "1", Size: 1000, Offset: 250, Rows: 12, Mtime: r.at.Unix()})
+	snap := r.tick(time.Second)
+	d := snap.Dataset(part)
+	if d.Rows.Known || !d.Counting.Known || d.Counting.Done != 250 || d.Counting.Total != 1000 || snap.Job.Rows.Known {
+		t.Errorf("while counting: %+v", d)
+	}
+	if !slices.ContainsFunc(snap.Doing, func(s string) bool { return strings.Contains(s, "counting") && strings.Contains(s, "25 %") }) {
+		t.Errorf("doing %v", snap.Doing)
+	}
+}
+
+func TestGapAndJudged(t *testing.T) {
+	r := job(t)
+	for i := range 12 {
+		f := metrics.RowsFact{}
+		if i == 5 {
+			f.Judged = &metrics.RowsJudged{Rows: 4, Finished: 4, Truncated: 1, InTokens: true, Lengths: []int{100, 4000, 300}}
+		}
+		r.rows(part, int64(100+i), f)
+		r.tick(6 * time.Second)
+	}
+	d := r.b.Snapshot().Dataset(part)
+	if d.Gap != 6*time.Second {
+		t.Errorf("gap %s", d.Gap)
+	}
+	if d.Median.V != 300 || !d.MedianInTokens || d.Cut.V != 0.25 {
+		t.Errorf("median %v, cut %v", d.Median, d.Cut)
+	}
+}
+
+func TestTrailForgets(t *testing.T) {
+	var tr trail
+	for i := range 100_000 {
+		tr.add(t0.Add(time.Duration(i)*2*time.Second), float64(i))
+	}
+	if len(tr.fine) > 240 || len(tr.long) > 800 {
+		t.Errorf("%d fine and %d long points", len(tr.fine), len(tr.long))
+	}
+	now := t0.Add(99_999 * 2 * time.Second)
+	n, over, ok := growth([]*trail{&tr}, now.Add(-time.Hour), now)
+	if !ok || math.Abs(n/over.Minutes()-30) > 0.5 {
+		t.Errorf("growth of the last hour %v over %s", n, over)
+	}
+}
