@@ -114,6 +114,8 @@ var rules = []rule{
 	{[]string{"EngineCore encountered a fatal error"}, metrics.CauseSchedulerException, Vague},
 	{[]string{"EngineCore hit an exception"}, metrics.CauseSchedulerException, Vague},
 	{[]string{"WorkerProc hit an exception"}, metrics.CauseSchedulerException, Vague},
+	{[]string{"Engine background task failed"}, metrics.CauseSchedulerException, Vague},
+	{[]string{"Engine loop has died"}, metrics.CauseEngineDead, Consequence},
 	{[]string{"EngineDeadError"}, metrics.CauseEngineDead, Consequence},
 	{[]string{"AsyncEngineDeadError"}, metrics.CauseEngineDead, Consequence},
 	{[]string{"output_handler failed"}, metrics.CauseEngineDead, Consequence},

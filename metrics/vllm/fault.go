@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -262,13 +263,19 @@ func (p *Parser) exception(msg []byte, h head) {
 		return
 	case bytes.HasSuffix(msg[:n], []byte("CancelledError")):
 		r.weight = Remark
-	case h.proc == "APIServer" || bytes.HasPrefix([]byte(h.proc), []byte("ApiServer")):
-		r.weight = Vague // may be about one request only
-		if h.level == 'E' && !p.trace.inner {
-			r.weight = Remark
-		}
+	case p.aboutRequest(h):
+		r.weight = Remark
+	case strings.HasPrefix(strings.ToLower(h.proc), "apiserver"):
+		r.weight = Vague // while serving it may be about one request only: the fold knows
 	}
 	p.give(r, msg, h)
+}
+
+// aboutRequest tells an error of the front end about one request: its handlers
+// are named serving*, and uvicorn announces theirs.
+func (p *Parser) aboutRequest(h head) bool {
+	return bytes.HasPrefix(h.file, []byte("serving")) || bytes.Contains(h.file, []byte("/serving")) ||
+		p.asgi > 0 && p.line-p.asgi < maxTrace && h.at == (Stamp{})
 }
 
 // give emits a classified fault with what the traceback above it told.

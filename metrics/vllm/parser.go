@@ -36,6 +36,7 @@ type Parser struct {
 	heldN    int
 
 	trace traceback
+	asgi  int64 // line at which uvicorn announced an exception of a handler
 
 	procs  map[string]proc
 	intern map[string]string
@@ -110,7 +111,7 @@ func (p *Parser) Flush(emit func(*Event)) {
 // Reset forgets a line and a record in progress, after a gap in the bytes.
 func (p *Parser) Reset() {
 	p.partial, p.tail, p.held, p.heldN = p.partial[:0], p.tail[:0], p.held[:0], 0
-	p.trace = traceback{}
+	p.trace, p.asgi = traceback{}, 0
 }
 
 func (p *Parser) keep(b []byte) {

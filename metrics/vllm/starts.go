@@ -364,6 +364,8 @@ func (s *State) fault(st *Start, ev *Event, f Fault) {
 		at.Class = metrics.CauseCaptureOOM
 	case at.Class == metrics.CauseSchedulerException && (at.Phase == PhaseStartup || at.Phase == PhaseCapture):
 		at.Class = metrics.CauseStartupFailed
+	case at.Class == metrics.CauseSchedulerException && st.Ready && strings.HasPrefix(strings.ToLower(at.Proc), "apiserver"):
+		at.Weight = Remark // the front end goes on with the next request
 	case at.Class == metrics.CausePortInUse:
 		// uvicorn calls its start complete before it binds.
 		st.portInUse, st.Ready = true, false

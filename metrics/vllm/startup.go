@@ -174,6 +174,10 @@ func (p *Parser) uvicornLine(b []byte, h head) bool {
 		p.stopped(h, false, true)
 		return true
 	default:
+		if h.level == 'E' && bytes.HasPrefix(rest, []byte("Exception in ASGI application")) {
+			p.asgi = p.line
+			return true
+		}
 		if h.level == 'E' {
 			p.errorLine(rest, h)
 			return true
