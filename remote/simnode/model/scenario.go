@@ -42,9 +42,16 @@ var (
 	runEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"}
 )
 
+// The seeds were chosen by search, so that the run of the model goes as the
+// real one went: with partSeed and noise5 the highest Decode line is that of
+// the story, with seed5 the rows that land within 19 minutes are nearest to it.
+// What they choose between is which prompts are long and how unsteady a step is;
+// the mechanisms are the same with any seed.
 const (
-	start5 = 2 * time.Minute // from the server's start to the client's
-	seed5  = 0x5EED0005
+	noise5   = 8624
+	partSeed = 0x78D4FE5947DD02C6
+	start5   = 2 * time.Minute // from the server's start to the client's
+	seed5    = 0xA46B02245B9F3AF4
 )
 
 // with changes flags of a command line: a value, or presence for "".
@@ -80,7 +87,7 @@ func job(rows, target int) func(*Node) []*part {
 	return func(n *Node) []*part {
 		return []*part{
 			{name: "B1_glaive", target: 10_000, mean: 1570, prompt: 310, seed: 0xB1, rows: 10_000, changed: n.epoch.Add(-37 * time.Minute)},
-			{name: "B2_opencodeinstruct", target: target, mean: 4000, prompt: 420, seed: mix(96 + 0xB2), rows: rows, changed: n.epoch.Add(-11 * time.Minute)},
+			{name: "B2_opencodeinstruct", target: target, mean: 4000, prompt: 420, seed: partSeed, rows: rows, changed: n.epoch.Add(-11 * time.Minute)},
 		}
 	}
 }
@@ -88,7 +95,7 @@ func job(rows, target int) func(*Node) []*part {
 // run is the story's run up to a time after the client's start.
 func run(name, title string, since time.Duration, more ...moment) Scenario {
 	return Scenario{
-		Name: name, Title: title, Job: 88_000, before: start5 + since, seed: seed5, noise: 8624, clientLoad: 11800 * time.Millisecond,
+		Name: name, Title: title, Job: 88_000, before: start5 + since, seed: seed5, noise: noise5, clientLoad: 11800 * time.Millisecond,
 		parts: job(1374, 10_000), history: starts,
 		script: append([]moment{{0, launch(serverArgv)}, {start5, clientRun()}}, more...),
 	}

@@ -103,7 +103,7 @@ func TestRampPeaksAsTheRunDid(t *testing.T) {
 
 func TestStorySettles(t *testing.T) {
 	n := New(scenario(t, "story"), noon)
-	if got := n.Parts()[1].Rows; got < 1531 || got > 1565 {
+	if got := n.Parts()[1].Rows; got < 1531 || got > 1545 {
 		t.Errorf("%d rows at 19 minutes, want 1,531 or a little more", got)
 	}
 	if text := n.Past().Client; len(text) != 0 {
