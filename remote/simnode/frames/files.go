@@ -52,8 +52,8 @@ func (s *Source) layOut() {
 			f.append(p.BaseRow(i))
 		}
 		if p.Base > 0 {
-			f.mtime = p.Changed
 			s.add(f)
+			s.saved = append(s.saved, metrics.SavedFile{Path: f.path, ID: f.id(), Head: f.head, Offset: f.size, Rows: f.rows})
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/remote/simnode/model"
@@ -11,13 +12,22 @@ import (
 
 // Opening are the frames that come before the probe's own: the configuration
 // that the operator of the run would have written for this node, the owner's
-// guard, and what was noted of earlier starts.
+// guard, what was noted of earlier starts, and the rows as they were counted
+// five minutes before the client's start.
 func (s *Source) Opening() []metrics.Frame {
 	config := s.config()
+	saved := metrics.Saved{Node: s.name, BootID: s.node.Host().BootID, Files: []metrics.SavedFile{}}
+	if started := s.node.Client().Started; !started.IsZero() {
+		for _, f := range s.saved {
+			f.At = started.Add(-5 * time.Minute)
+			saved.Files = append(saved.Files, f)
+		}
+	}
 	return []metrics.Frame{
 		metrics.JSONFrame(metrics.KindConfig, "", s.at, config),
 		metrics.JSONFrame(metrics.KindGuards, "config", s.at, config.Guards),
 		metrics.JSONFrame(metrics.KindStarts, "", s.at, s.starts()),
+		metrics.JSONFrame(metrics.KindSaved, "", s.at, saved),
 	}
 }
 

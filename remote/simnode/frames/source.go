@@ -45,11 +45,12 @@ type Source struct {
 	follows map[string]*follow
 	counts  map[string]*count
 	due     map[string]time.Time
-	asked   map[int]*question // HTTP requests without an answer yet, by ticket
-	busy    map[string]bool   // endpoints that are being asked
-	kernel  []string          // lines of the kernel log that were not told
-	alive   string            // wanted processes at the last look
-	busyCPU float64           // seconds of all processors since the boot
+	asked   map[int]*question   // HTTP requests without an answer yet, by ticket
+	busy    map[string]bool     // endpoints that are being asked
+	saved   []metrics.SavedFile // as the operator's last visit had counted
+	kernel  []string            // lines of the kernel log that were not told
+	alive   string              // wanted processes at the last look
+	busyCPU float64             // seconds of all processors since the boot
 	out     []metrics.Frame
 }
 
