@@ -112,7 +112,7 @@ func startLocal(command string) (*Process, *exec.Cmd, error) {
 	p := &Process{Stdin: inW, Stdout: outR, Stderr: errR}
 	p.kill = func() error {
 		err := p.killGroup(cmd.Process.Pid)
-		closeFiles([]*os.File{outR, errR})
+		closeFiles([]*os.File{inW, outR, errR})
 		return err
 	}
 	return p, cmd, nil

@@ -82,8 +82,8 @@ func TestSystemOpenSSHCode(t *testing.T) {
 // TestSystemPromptStopsClock lets a person think longer than the login may take.
 func TestSystemPromptStopsClock(t *testing.T) {
 	s := serveSSH(t, &ssh.ServerConfig{PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil }})
-	_, err := opensshDial(t, s, Options{Timeout: time.Second, Prompter: PrompterFunc(func(context.Context, Prompt) (string, error) {
-		time.Sleep(1500 * time.Millisecond)
+	_, err := opensshDial(t, s, Options{Timeout: 3 * time.Second, Prompter: PrompterFunc(func(context.Context, Prompt) (string, error) {
+		time.Sleep(3500 * time.Millisecond)
 		return "x", nil
 	})})
 	if err != nil {

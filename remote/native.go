@@ -144,7 +144,12 @@ func handshake(ctx context.Context, nc net.Conn, s settings, o Options, a *asker
 
 func handshakeError(ctx context.Context, err error, addr string, o Options, a *asker, keys *hostKeys, l *login, notes []Attempt) error {
 	if ctx.Err() != nil {
-		return unreachable(ctx, "handshake", addr, context.Cause(ctx), o)
+		err := unreachable(ctx, "handshake", addr, context.Cause(ctx), o)
+		var un *UnreachableError
+		if errors.As(err, &un) && l.started {
+			un.Hint = hintSlow
+		}
+		return err
 	}
 	if keys != nil && keys.failed != nil {
 		if a.unanswered != nil {

@@ -49,7 +49,6 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Close() error {
 	var err error
 	p.once.Do(func() {
-		p.Stdin.Close()
 		err = p.kill()
 	})
 	return err

@@ -75,6 +75,8 @@ func startSession(s *ssh.Session, command string, tty *terminal) (*Process, erro
 	if err != nil {
 		return nil, err
 	}
+	// Closing the session alone gives the process end of file, and unlike
+	// closing the input it may happen while somebody writes.
 	p := &Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, kill: s.Close}
 	if tty != nil {
 		if err := s.RequestPty(tty.term, tty.height, tty.width, ssh.TerminalModes{}); err != nil {

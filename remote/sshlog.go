@@ -43,6 +43,7 @@ var (
 	presentedRE  = regexp.MustCompile(`^debug1: Server host key: (\S+) (SHA256:\S+)`)
 	offendingRE  = regexp.MustCompile(`^Offending (?:(\S+) )?key in (.+):(\d+)`)
 	changedRE    = regexp.MustCompile(`REMOTE HOST IDENTIFICATION HAS CHANGED|^Host key for .* has changed`)
+	changedForRE = regexp.MustCompile(`^Host key for (\S+) has changed`)
 	revokedRE    = regexp.MustCompile(`REVOKED HOST KEY DETECTED|marked as revoked`)
 	deniedRE     = regexp.MustCompile(`^(?:(\S+)@(\S+): )?Permission denied \((.*)\)`)
 	tooManyRE    = regexp.MustCompile(`Too many authentication failures`)
@@ -119,6 +120,7 @@ func (l *sshLog) other(s string) {
 	case revokedRE.MatchString(s):
 		l.hostKeyError().Revoked = true
 	}
+	match(changedForRE, s, func(m []string) { l.hostKeyError().Host = m[1] })
 	match(offendingRE, s, func(m []string) {
 		n, _ := strconv.Atoi(m[3])
 		e := l.hostKeyError()
@@ -203,7 +205,10 @@ func (l *sshLog) failure(t Target) error {
 		said = errors.New(l.said[len(l.said)-1])
 	}
 	if k := l.hostKey; k != nil && (k.Changed || k.Revoked) {
-		k.Host, k.Err = host, said
+		if k.Host == "" {
+			k.Host = host
+		}
+		k.Err = said
 		return k
 	}
 	if s := l.find(verifyFailRE); s != "" {
@@ -238,11 +243,16 @@ func (l *sshLog) late(t Target, limit time.Duration) error {
 	if !l.connected {
 		return &UnreachableError{Op: "connect", Addr: t.String(), Hint: hintConnect("timed out"), Err: fmt.Errorf("no connection within %v", limit)}
 	}
-	return &UnreachableError{Op: "handshake", Addr: t.String(), Hint: hintHandshake, Err: fmt.Errorf("no login within %v", limit)}
+	hint := hintHandshake
+	if l.serverVersion != "" {
+		hint = hintSlow
+	}
+	return &UnreachableError{Op: "handshake", Addr: t.String(), Hint: hint, Err: fmt.Errorf("no login within %v", limit)}
 }
 
 const (
 	hintResolve   = "check the name, the ssh configuration and the network"
+	hintSlow      = "the server answers, but too slowly: is the node or the way to it overloaded?"
 	hintHandshake = "the server took the connection but did not finish the greeting: it may be overloaded (MaxStartups), refuse this address, or not be an SSH server"
 )
 

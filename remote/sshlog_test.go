@@ -107,7 +107,8 @@ func TestSSHLogFailures(t *testing.T) {
 		})
 	}
 	var host *HostKeyError
-	if err := logOf(logGreeting + logChanged).failure(Target{Host: "gpu7"}); !errors.As(err, &host) || !host.Changed ||
+	if err := logOf(logGreeting + logChanged).failure(Target{Host: "gpu7"}); !errors.As(err, &host) || !host.Changed || host.Host != "[127.0.0.1]:2222" ||
+		!strings.Contains(err.Error(), "ssh-keygen -R '[127.0.0.1]:2222'") ||
 		!slices.Equal(host.Known, []KnownKey{{File: "/root/.ssh/known_hosts", Line: 12, Type: "ED25519"}}) ||
 		host.Fingerprint != "SHA256:OVqC/3/pFjiQnMkj6sGAefqBYYWChJ5HsY6iuwQL4Zk" {
 		t.Errorf("got %v", err)

@@ -73,7 +73,7 @@ func ParseTarget(s string) (Target, error) {
 			return fail("the port after ':' is empty")
 		}
 	}
-	if err := checkHost(t.Host); err != nil {
+	if err := errors.Join(checkUser(t.User), checkHost(t.Host)); err != nil {
 		return fail(err.Error())
 	}
 	if port != "" {
@@ -94,11 +94,25 @@ func checkHost(host string) error {
 		return errors.New("the host is empty")
 	case strings.HasPrefix(host, "-"):
 		return errors.New("a host must not begin with '-'")
-	case strings.ContainsAny(host, "'`\"$\\;&<>|(){}*?!,/"):
+	case strings.ContainsAny(host, shellMeta+"*?!,/"):
 		return errors.New("the host contains a character that host names do not have")
 	}
 	return nil
 }
+
+// checkUser refuses what ssh or a ProxyCommand's shell could take for something
+// else; empty is no user.
+func checkUser(user string) error {
+	switch {
+	case strings.HasPrefix(user, "-"):
+		return errors.New("a user must not begin with '-'")
+	case strings.ContainsAny(user, shellMeta):
+		return errors.New("the user contains a character that user names do not have")
+	}
+	return nil
+}
+
+const shellMeta = "'`\"$;&<>|(){}\n"
 
 // String is the form that ParseTarget reads.
 func (t Target) String() string {
@@ -114,11 +128,8 @@ func (t Target) String() string {
 
 // check repeats ParseTarget's rules for a Target that was built by hand.
 func (t Target) check() error {
-	if err := checkHost(t.Host); err != nil {
-		return fmt.Errorf("node %q: %w", t.Host, err)
-	}
-	if strings.HasPrefix(t.User, "-") {
-		return fmt.Errorf("node %q: a user must not begin with '-'", t)
+	if err := errors.Join(checkUser(t.User), checkHost(t.Host)); err != nil {
+		return fmt.Errorf("node %q: %w", t, err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ func TestParseTarget(t *testing.T) {
 		{"root@gpu7", Target{"root", "gpu7", 0}, ""},
 		{"root@gpu7:2222", Target{"root", "gpu7", 2222}, ""},
 		{"gpu7.example.org:65535", Target{"", "gpu7.example.org", 65535}, ""},
+		{`DOM\user@gpu7`, Target{`DOM\user`, "gpu7", 0}, ""},
 		{"dom@user@gpu7", Target{"dom@user", "gpu7", 0}, ""},
 		{"10.0.0.1:22", Target{"", "10.0.0.1", 22}, ""},
 		{"[::1]:22", Target{"", "::1", 22}, ""},
@@ -61,6 +62,8 @@ func TestParseTargetRefuses(t *testing.T) {
 		{"gpu7;id", "character"},
 		{"$(id)", "character"},
 		{"gpu*", "character"},
+		{"op;id@gpu7", "user contains"},
+		{"$(id)@gpu7", "user contains"},
 		{"ssh://gpu7", "leave out"},
 	}
 	for _, tt := range tests {
