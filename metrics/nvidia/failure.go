@@ -99,8 +99,14 @@ func Classify(out []byte) (Failure, bool) {
 			f.Bus = append(f.Bus, bus)
 		}
 	}
+	if !found && len(out) < maxFolded && bytes.IndexByte(bytes.TrimSpace(out), '\n') >= 0 {
+		return Classify(bytes.Join(bytes.Fields(out), []byte(" "))) // a message that a terminal folded
+	}
 	return f, found
 }
+
+// maxFolded bounds an output that may be one folded message.
+const maxFolded = 1024
 
 // plainQuotes turns typographic apostrophes, which copies of messages hold,
 // into plain ones.

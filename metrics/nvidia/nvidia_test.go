@@ -152,6 +152,7 @@ func TestClassify(t *testing.T) {
 		{"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.126", Mismatch, metrics.CauseDriverMismatch},
 		{"Failed to initialize NVML: Unknown Error", DeviceDenied, metrics.CauseDriverNotLoaded},
 		{"NVIDIA-SMI has failed because it couldn‘t communicate with the NVIDIA driver. Make sure\nthat", NoDriver, metrics.CauseDriverNotLoaded},
+		{"NVIDIA-SMI has failed because it couldn't communicate with\nthe NVIDIA driver.", NoDriver, metrics.CauseDriverNotLoaded},
 		{"NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", NoLibrary, metrics.CauseDriverNotLoaded},
 		{"Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost. Reboot the system", DeviceLost, metrics.CauseGPULost},
 		{"Field \"nosuchfield\" is not a valid field to query.\n\n", BadField, ""},

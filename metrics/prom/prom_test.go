@@ -295,6 +295,17 @@ func TestInfo(t *testing.T) {
 	if err != nil || i.Model != "/m/base" || i.Served != "served" || i.ContextLen.V != 40960 {
 		t.Errorf("%+v %v", i, err)
 	}
+	i, err = ParseInfo([]byte(`{"vllm_config":"model='m', speculative_config=None, max_seq_len=40960, tensor_parallel_size=2, kv_cache_dtype=auto","vllm_env":{"VLLM_API_KEY":"sk-secret"}}`))
+	if err != nil || i.Model != "m" || i.ContextLen.V != 40960 || i.TP.V != 2 || i.KVDtype != "auto" || strings.Contains(fmt.Sprint(i), "secret") {
+		t.Errorf("%+v %v", i, err)
+	}
+	i, _ = ParseInfo([]byte(`{"vllm_config":{"model_config":{"model":"m","max_model_len":8},"cache_config":{"num_gpu_blocks":10,"block_size":16},"parallel_config":{"tensor_parallel_size":4}}}`))
+	if i.Model != "m" || i.Capacity.V != 160 || i.TP.V != 4 || i.Empty() {
+		t.Errorf("%+v", i)
+	}
+	if i, _ = ParseInfo([]byte(`{"some":"thing"}`)); !i.Empty() {
+		t.Errorf("%+v", i)
+	}
 	if v, err := ParseVersion([]byte(`{"version":"0.28.0"}`)); v != "0.28.0" || err != nil {
 		t.Error(v, err)
 	}
