@@ -41,6 +41,7 @@ func TestShapes(t *testing.T) {
 		{"sharegpt", `{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":""}]}`, 0, false, metrics.RowsJudged{Empty: 1}},
 		{"tool call", `{"choices":[{"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}}]}`, 0, false, metrics.RowsJudged{}},
 		{"tool call first", `{"choices":[{"message":{"tool_calls":[{"id":"c"}],"content":null}}]}`, 0, false, metrics.RowsJudged{}},
+		{"flag", `{"id":1,"response":"x","truncated":true}`, 1, false, metrics.RowsJudged{Finished: 1, Truncated: 1}},
 		{"thought", `{"choices":[{"message":{"reasoning_content":"abc","content":"de"}}]}`, 5, false, metrics.RowsJudged{}},
 		{"ids", `{"input_ids":[1,2],"output_ids":[1,2,3]}`, 3, true, metrics.RowsJudged{}},
 		{"surrogates", `{"output":"\ud83d\ude00!"}`, 2, false, metrics.RowsJudged{}},

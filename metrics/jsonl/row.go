@@ -83,7 +83,7 @@ var outputs = map[string]int{
 // batch service puts an id of its own beside the client's custom_id.
 var ids = map[string]int{
 	"custom_id": 1, "id": 2, "sample_id": 3, "row_id": 3, "prompt_id": 3, "uid": 3, "uuid": 3, "task_id": 3,
-	"question_id": 3, "example_id": 3, "request_id": 4, "doc_id": 4, "idx": numbering, "index": numbering, "key": numbering,
+	"prompt_idx": 3, "prompt_index": 3, "question_id": 3, "example_id": 3, "request_id": 4, "doc_id": 4, "idx": numbering, "index": numbering, "key": numbering,
 	"hash": 6, "prompt_hash": 6,
 }
 
@@ -151,6 +151,12 @@ func (r *row) field(s *scanner, at place, key string) bool {
 		v, ok := s.scalarOrSkip()
 		if n, err := strconv.Atoi(string(v)); err == nil && n >= 400 {
 			r.failed = true
+		}
+		return ok
+	case key == "truncated" || key == "is_truncated":
+		v, ok := s.scalarOrSkip()
+		if string(v) == "true" {
+			r.finish = max(r.finish, finishLength)
 		}
 		return ok
 	case (key == "success" || key == "ok") && at <= atBody:

@@ -408,16 +408,17 @@ func (p *Parser) bare(b []byte) {
 	p.bareFault(rest, h)
 }
 
-// bareBatch takes figures whose prefix another logging setup replaced, or a copy
-// cut off: they are told by two keys that only they have.
+// bareBatch takes figures whose prefix another logging setup replaced, or whose
+// beginning a copy cut off: they are told by two keys that only they have.
 func (p *Parser) bareBatch(b []byte, h head) bool {
-	i := bytes.Index(b, []byte("Avg generation t"))
-	if i < 0 || !bytes.Contains(b[i:], []byte("Running: ")) {
+	from := bytes.Index(b, []byte("Running: "))
+	if from < 0 || !bytes.Contains(b[from:], []byte(" KV cache us")) {
 		return false
 	}
-	from := i
-	if j := bytes.Index(b[:i], avgPrompt); j >= 0 {
-		from = j
+	for _, w := range [][]byte{[]byte("Avg generation t"), avgPrompt} {
+		if j := bytes.Index(b[:from], w); j >= 0 {
+			from = j
+		}
 	}
 	lead := b[:from]
 	if quotesText(lead) {

@@ -142,20 +142,24 @@ func TestFolded(t *testing.T) {
 func TestWrappers(t *testing.T) {
 	stats := "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 25.5 tokens/s, Running: 7 reqs, Waiting: 2 reqs, GPU KV cache usage: 50.0%, Prefix cache hit rate: 64.4%"
 	for name, log := range map[string]string{
-		"docker":       `{"log":"(APIServer pid=1) \u001b[32mINFO\u001b[0m 07-29 06:22:21 [loggers.py:310] Engine 000: ` + stats + `\n","stream":"stdout","time":"2026-07-29T06:22:21.5Z"}`,
-		"two records":  `{"log":"x\n","time":"2026-07-29T06:22:20Z"}{"log":"INFO 07-29 06:22:21 [loggers.py:310] Engine 000: ` + stats + `\n","time":"2026-07-29T06:22:21.5Z"}`,
-		"own logging":  "2026-07-29 06:22:21,123 - vllm.v1.metrics.loggers - INFO - Engine 000: " + stats,
-		"basicConfig":  "INFO:vllm.engine.metrics:" + stats,
-		"cut in front": "gers.py:310] Engine 000: " + stats,
-		"cloud":        "INFO 2026-07-29T06:22:21.123Z (APIServer pid=1) INFO 07-29 06:22:21 [loggers.py:310] Engine 000: " + stats,
-		"cri":          "2026-07-29T06:22:21.123456789Z stdout F (APIServer pid=1) INFO 07-29 06:22:21 [loggers.py:310] Engine 000: " + stats,
-		"ray":          "(ServeReplica:app:LLM pid=77, ip=10.0.0.3) INFO 07-29 06:22:21 [loggers.py:310] " + stats,
-		"newest first": "INFO 07-29 06:22:21 [loggers.py:310] " + stats + "\nINFO 07-29 06:22:11 [loggers.py:310] " + strings.Replace(stats, "25.5", "99.9", 1),
+		"docker":         `{"log":"(APIServer pid=1) \u001b[32mINFO\u001b[0m 07-29 06:22:21 [loggers.py:310] Engine 000: ` + stats + `\n","stream":"stdout","time":"2026-07-29T06:22:21.5Z"}`,
+		"two records":    `{"log":"x\n","time":"2026-07-29T06:22:20Z"}{"log":"INFO 07-29 06:22:21 [loggers.py:310] Engine 000: ` + stats + `\n","time":"2026-07-29T06:22:21.5Z"}`,
+		"own logging":    "2026-07-29 06:22:21,123 - vllm.v1.metrics.loggers - INFO - Engine 000: " + stats,
+		"basicConfig":    "INFO:vllm.engine.metrics:" + stats,
+		"cut in front":   "gers.py:310] Engine 000: " + stats,
+		"cut in figures": "put: 1.0 tokens/s, Avg generation throughput: 25.5 tokens/s, " + stats[strings.Index(stats, "Running"):],
+		"cloud":          "INFO 2026-07-29T06:22:21.123Z (APIServer pid=1) INFO 07-29 06:22:21 [loggers.py:310] Engine 000: " + stats,
+		"cri":            "2026-07-29T06:22:21.123456789Z stdout F (APIServer pid=1) INFO 07-29 06:22:21 [loggers.py:310] Engine 000: " + stats,
+		"ray":            "(ServeReplica:app:LLM pid=77, ip=10.0.0.3) INFO 07-29 06:22:21 [loggers.py:310] " + stats,
+		"newest first":   "INFO 07-29 06:22:21 [loggers.py:310] " + stats + "\nINFO 07-29 06:22:11 [loggers.py:310] " + strings.Replace(stats, "25.5", "99.9", 1),
 	} {
 		l := fold([]byte(log + "\n")).Level()
 		if l.Engines != 1 || l.GenTPS.V != 25.5 || l.Running.V != 7 || l.Usage.V != 0.5 || l.PrefixHit.V != 0.644 {
 			t.Errorf("%s: %+v", name, l)
 		}
+	}
+	if l := fold([]byte(stats[strings.Index(stats, "Running"):] + "\n")).Level(); l.Running.V != 7 || l.Usage.V != 0.5 || l.GenTPS.Known {
+		t.Errorf("cut before the first key: %+v", l)
 	}
 	s := fold([]byte("WARNING 07-04 14:04:49 scheduler.py:1057] Sequence group 0 is preempted by PreemptionMode.SWAP mode because there is not enough KV cache space. total_num_cumulative_preemption=51\n"))
 	if s.Preemptions() != 51 {
