@@ -106,6 +106,16 @@ func (s *seen) step(step Step) Startup {
 
 func (s *seen) flag(name string) string { return s.Now().Flags[name] }
 
+func (s *seen) answered(status int) string {
+	n := int64(0)
+	for r, count := range s.Requests() {
+		if r.Status == status {
+			n += count
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 func show(v Num) string {
 	if !v.Known {
 		return "unknown"
@@ -212,8 +222,8 @@ var extract = map[string]func(s *seen, scope, want string) string{
 		}
 		return "some"
 	},
-	"http_200": func(s *seen, _, _ string) string { return fmt.Sprint(s.HTTPCount(200)) },
-	"http_404": func(s *seen, _, _ string) string { return fmt.Sprint(s.HTTPCount(404)) },
+	"http_200": func(s *seen, _, _ string) string { return s.answered(200) },
+	"http_404": func(s *seen, _, _ string) string { return s.answered(404) },
 	"ranks": func(s *seen, scope, want string) string {
 		switch scope {
 		case "cp":

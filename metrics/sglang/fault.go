@@ -43,6 +43,11 @@ var recordSignatures = []signature{
 	{"Decode handshake failed", "", metrics.CauseKVTransfer, Remark, PhaseDecode},
 	{"Prefill transfer failed", "", metrics.CauseKVTransfer, Remark, PhasePrefill},
 	{"Prefill bootstrap failed", "", metrics.CauseKVTransfer, Remark, PhasePrefill},
+	{"Decode instance could be dead", "", metrics.CauseKVTransfer, Remark, PhasePrefill},
+	{"Prefill instance could be dead", "", metrics.CauseKVTransfer, Remark, PhaseDecode},
+	{"Losing connection with", "", metrics.CauseKVTransfer, Remark, ""},
+	{"Lost connection with prefill", "", metrics.CauseKVTransfer, Remark, PhaseDecode},
+	{"Failed to send kv chunk", "", metrics.CauseKVTransfer, Remark, PhasePrefill},
 	{"Received sigquit", "", metrics.CauseWorkerDied, Consequence, PhaseStartup},
 	{"SIGQUIT received", "", metrics.CauseWorkerDied, Consequence, ""},
 	{"Subprocess ", "crashed with exit code", metrics.CauseWorkerDied, Vague, ""},
@@ -75,6 +80,9 @@ var recordSignatures = []signature{
 var anywhereSignatures = []signature{
 	{"", "Watchdog caught collective operation timeout", metrics.CauseNCCLTimeout, Fatal, ""},
 	{"", "detected by watchdog at work", metrics.CauseNCCLTimeout, Consequence, ""},
+	{"", "ProcessGroupNCCL's watchdog got stuck", metrics.CauseNCCLTimeout, Fatal, ""},
+	{"", "failed to extend /dev/shm", metrics.CauseShmFull, Fatal, ""},
+	{"", "NCCL WARN", metrics.CauseNCCLError, Vague, ""},
 	{"", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "HSA_STATUS_ERROR_MEMORY_APERTURE", metrics.CauseIllegalAccess, Fatal, ""},
 	{"", "Memory access fault by GPU", metrics.CauseIllegalAccess, Fatal, ""},
@@ -124,6 +132,7 @@ var exceptionSignatures = []signature{
 	{"", "OUT_OF_RESOURCES", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "CUBLAS_STATUS_ALLOC_FAILED", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "collective operation timeout", metrics.CauseNCCLTimeout, Fatal, ""},
+	{"", "DeepEP error: CPU recv timeout", metrics.CauseNCCLTimeout, Fatal, ""},
 	{"", "NCCL error", metrics.CauseNCCLError, Fatal, ""},
 	{"", "ncclSystemError", metrics.CauseNCCLError, Fatal, ""},
 	{"", "ncclInternalError", metrics.CauseNCCLError, Fatal, ""},
@@ -145,16 +154,24 @@ var exceptionSignatures = []signature{
 	{"", "Cannot allocate memory", metrics.CauseHostNoMemory, Fatal, ""},
 	{"", "No CUDA GPUs are available", metrics.CauseDriverNotLoaded, Fatal, PhaseStartup},
 	{"", "Found no NVIDIA driver", metrics.CauseDriverNotLoaded, Fatal, PhaseStartup},
+	{"", "Error 802", metrics.CauseDriverNotLoaded, Fatal, PhaseStartup},
+	{"", "driver on your system is too old", metrics.CauseDriverMismatch, Fatal, PhaseStartup},
 	{"", "driver version is insufficient", metrics.CauseDriverMismatch, Fatal, PhaseStartup},
 	{"", "Driver/library version mismatch", metrics.CauseDriverMismatch, Fatal, PhaseStartup},
 	{"ModuleNotFoundError", "", metrics.CauseMissingModule, Fatal, PhaseStartup},
 	{"ImportError", "", metrics.CauseMissingModule, Fatal, PhaseStartup},
 	{"", "is not a local folder and is not a valid model", metrics.CauseModelUnusable, Fatal, PhaseStartup},
+	{"", "does not appear to have a file named", metrics.CauseModelUnusable, Fatal, PhaseStartup},
+	{"", "Cannot find any model weights", metrics.CauseModelUnusable, Fatal, PhaseStartup},
+	{"", "Unrecognized model in", metrics.CauseModelUnusable, Fatal, PhaseStartup},
+	{"", "trust_remote_code", metrics.CauseModelUnusable, Fatal, PhaseStartup},
 	{"", "are not supported for now", metrics.CauseModelUnusable, Fatal, PhaseStartup},
 	{"", "must be divisible by", metrics.CauseModelUnusable, Fatal, PhaseStartup},
 	{"", "SafetensorError", metrics.CauseModelUnusable, Fatal, PhaseStartup},
 	{"", "exceeds the model's context length", metrics.CauseRequestTooLong, Remark, ""},
 }
+
+var traceWords = []byte("Traceback (most recent call last)")
 
 func match(sigs []signature, text []byte) (signature, bool) {
 	for _, s := range sigs {
@@ -206,8 +223,16 @@ func (p *Parser) faultRecord(msg []byte, h head) {
 		}
 		return
 	}
-	if s, ok := match(leads[msg[0]], msg); ok && msg[0] != 'K' {
+	s, ok := match(leads[msg[0]], msg)
+	ok = ok && msg[0] != 'K'
+	if ok {
 		p.signed(s, msg, h)
+	}
+	if at := bytes.Index(msg[:min(len(msg), 160)], traceWords); at >= 0 {
+		p.closeTrace()
+		p.trace = traceback{open: true, named: h.rank.Known(), head: h, line: p.line}
+	}
+	if ok {
 		return
 	}
 	if exceptionLine(msg) {
@@ -285,7 +310,7 @@ func (p *Parser) faultText(b []byte) {
 		return
 	}
 	p.native = false
-	if bytes.HasPrefix(b, []byte("Traceback (most recent call last)")) {
+	if bytes.HasPrefix(b, traceWords) {
 		if p.trace.said && p.trace.chain {
 			p.trace.open = true
 			return

@@ -42,6 +42,8 @@ func (p *Parser) outerLen(b []byte) int {
 	switch c := b[0]; {
 	case c == ' ' || c == '\t':
 		return 0
+	case c == '>' && b[1] == ' ':
+		return 2 // quoted in a report
 	case c == '(':
 		// (Actor pid=…, ip=…)
 		if end := bytes.IndexByte(b[:min(len(b), 160)], ')'); end > 0 && bytes.Contains(b[:end], []byte("pid=")) {

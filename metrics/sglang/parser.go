@@ -364,7 +364,42 @@ func (p *Parser) message(msg []byte, h head) {
 	if p.accessLine(msg, h) || p.startupLine(msg, h) || p.runtimeLine(msg, h) {
 		return
 	}
+	if p.inside(msg, h) {
+		return
+	}
 	p.faultRecord(msg, h)
+}
+
+// inside finds a batch line behind words that another logger put first, or
+// whose own first words are lost. Only figures count: prose about batches has none.
+func (p *Parser) inside(b []byte, h head) bool {
+	if bytes.IndexByte(b, '#') < 0 || quotesText(b) {
+		return false
+	}
+	for _, w := range [][]byte{wordDecode, wordPrefill, wordFill} {
+		at := bytes.Index(b, w)
+		if at < 0 {
+			continue
+		}
+		body, decode, ok := batchBody(b[at:])
+		if !ok {
+			continue
+		}
+		if !h.at.Known {
+			h = looseHead(b[:at])
+		}
+		if h.at.Known {
+			p.last = h
+		}
+		p.batchLine(body, decode, h, b[at:])
+		return true
+	}
+	// 0.1 prints the figures of a decode batch without the words.
+	if bytes.HasPrefix(b, []byte("#running-req: ")) && bytes.Contains(b, []byte("gen throughput")) {
+		p.batchLine(b, true, h, append([]byte("Decode batch, "), b...))
+		return true
+	}
+	return false
 }
 
 func (p *Parser) batchLine(body []byte, decode bool, h head, msg []byte) {
@@ -452,27 +487,14 @@ func (p *Parser) text(b []byte) {
 	if p.continued(b) {
 		return
 	}
-	// The prefix may be cut off.
-	if bytes.IndexByte(b, '#') >= 0 && !quotesText(b) {
-		for _, w := range [][]byte{wordDecode, wordPrefill, wordFill} {
-			if at := bytes.Index(b, w); at >= 0 {
-				if body, decode, ok := batchBody(b[at:]); ok {
-					h := looseHead(b[:at])
-					if h.at.Known {
-						p.last = h
-					}
-					p.batchLine(body, decode, h, b[at:])
-					return
-				}
-			}
-		}
-	}
 	h := head{rank: NoRank}
+	if p.inside(b, h) {
+		return
+	}
 	if p.accessLine(b, h) || p.progressBar(b) || p.dumpLine(b, h) {
 		return
 	}
-	if bytes.HasPrefix(b, []byte("server_args=")) || bytes.HasPrefix(b, []byte("max_total_num_tokens=")) {
-		p.startupLine(b, h)
+	if anchored(b) && (p.startupLine(b, h) || p.runtimeLine(b, h)) {
 		return
 	}
 	p.faultText(b)

@@ -127,8 +127,9 @@ func (p *Parser) runtimeLine(msg []byte, h head) bool {
 			return true
 		}
 	case 'R':
-		// A notice in which a command line and figures of other programs stand.
-		if bytes.HasPrefix(msg, []byte("Running ")) {
+		if bytes.HasPrefix(msg, []byte("Running FlashInfer autotune")) {
+			p.step(StepJIT, h).Label = "FlashInfer"
+			p.emit(&p.ev)
 			return true
 		}
 	}

@@ -133,6 +133,11 @@ func parseHead(b []byte) (h head, n int, ok bool) {
 		if !ok {
 			return h, 0, false
 		}
+		if i < len(b) && b[i] == 'Z' {
+			i++
+		} else if i+6 < len(b) && (b[i] == '+' || b[i] == '-') && b[i+3] == ':' {
+			i += 6
+		}
 	} else if b[1] == 'g' {
 		return parseGPUHead(b)
 	} else {

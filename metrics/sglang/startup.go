@@ -27,7 +27,7 @@ func (p *Parser) startupLine(msg []byte, h head) bool {
 		return false
 	case 'I':
 		switch {
-		case has("Init torch distributed begin"):
+		case has("Init torch distributed begin"), has("Init nccl begin"), has("Init torch begin"):
 			p.step(StepDistBegin, h)
 		case has("Init torch distributed ends"):
 			s := p.step(StepDistEnd, h)

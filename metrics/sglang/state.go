@@ -20,7 +20,7 @@ type State struct {
 	jit    bool // kernels are being compiled since the last decode line
 	dump   Dump
 	health Health
-	http   map[int]int64
+	http   map[Request]int64
 	lo, hi int // versions that can have written the log, 0 open
 
 	forward, backward int // neighbours in the order of time, and against it
@@ -80,9 +80,12 @@ func (s *State) Apply(ev *Event) Applied {
 		a.NewStart = true
 	case KindAccess:
 		if s.http == nil {
-			s.http = map[int]int64{}
+			s.http = map[Request]int64{}
 		}
-		s.http[ev.Access.Status]++
+		key := Request{ev.Access.Path, ev.Access.Status}
+		if _, ok := s.http[key]; ok || len(s.http) < maxPaths {
+			s.http[key]++
+		}
 		start := s.current(ev)
 		start.midRun = start.midRun || !start.Began
 	case KindRetraction:
@@ -353,8 +356,16 @@ func (s *State) WatchdogDump() Dump { return s.dump }
 // FailedHealth is the newest failed health check.
 func (s *State) FailedHealth() Health { return s.health }
 
-// HTTPCount is how many requests ended with an HTTP status.
-func (s *State) HTTPCount(status int) int64 { return s.http[status] }
+// Request is an HTTP path and the status it was answered with.
+type Request struct {
+	Path   string
+	Status int
+}
+
+const maxPaths = 512
+
+// Requests counts the access lines by path and status; the map is the state's own.
+func (s *State) Requests() map[Request]int64 { return s.http }
 
 // retractions counts events that up to 8 ranks of a node print each.
 type retractions struct {

@@ -141,7 +141,7 @@ func exceptionLine(b []byte) bool {
 		return false
 	}
 	name := b[:i]
-	for _, end := range []string{"Error", "Exception", "Interrupt", "SystemExit", "Failure", "Warning", "Exit"} {
+	for _, end := range []string{"Error", "Exception", "Interrupt", "SystemExit", "Failure", "Timeout", "Warning", "Exit"} {
 		if bytes.HasSuffix(name, []byte(end)) {
 			return end != "Warning"
 		}
