@@ -23,7 +23,9 @@ type client struct {
 	ended       time.Duration
 	alive       bool
 	concurrency int
+	timeout     time.Duration // of a request, 0 none (--timeout, in seconds)
 	names       []string
+	cursor      map[*part]int // prompt that is asked for next
 	slots       []*slot
 	rows        int
 	retries     int
@@ -39,15 +41,15 @@ type slot struct {
 	req     *request // nil between two requests
 	part    *part
 	index   int
-	sent    time.Duration
-	waiting bool // for a retry
-	idle    bool // nothing is left to ask
+	srv     *server // that the request was sent to
+	waiting bool    // for a retry
+	idle    bool    // nothing is left to ask
 	tries   int
 }
 
 // StartClient starts a client and returns its pid.
 func (n *Node) StartClient(l ClientLaunch) int {
-	c := &client{n: n, argv: l.Argv, env: l.Env, dir: l.Dir, pid: l.PID, started: n.at, alive: true, concurrency: l.Concurrency, names: l.Parts}
+	c := &client{n: n, argv: l.Argv, env: l.Env, dir: l.Dir, pid: l.PID, started: n.at, alive: true, concurrency: l.Concurrency, names: l.Parts, cursor: map[*part]int{}}
 	if c.pid == 0 {
 		c.pid = n.pid()
 	}
@@ -62,6 +64,10 @@ func (n *Node) StartClient(l ClientLaunch) int {
 		case "--concurrency":
 			if v, err := strconv.Atoi(value); err == nil && c.concurrency == 0 {
 				c.concurrency = v
+			}
+		case "--timeout":
+			if v, err := strconv.Atoi(value); err == nil {
+				c.timeout = time.Duration(v) * time.Second
 			}
 		case "--parts":
 			if c.names == nil {
@@ -94,7 +100,7 @@ func (c *client) load() {
 	for _, p := range c.n.parts {
 		if c.names == nil || slices.Contains(c.names, p.name) {
 			c.print("[%s] %d of %d rows on disk, %d to do", p.name, p.rows, p.target, max(0, p.target-p.rows))
-			p.asked = p.rows
+			c.cursor[p] = p.past
 		}
 	}
 	c.n.after(c.n.scenario.clientLoad, func() {
@@ -114,12 +120,18 @@ func (n *Node) connection() int {
 	return n.nextConn
 }
 
-// next is the prompt that the slot asks for now.
+// next is the first prompt that has no row and that this client has not asked
+// for. It knows only what was there when it began and what it asks itself, so
+// two clients do the same work twice.
 func (c *client) next() (*part, int, bool) {
 	for _, p := range c.n.parts {
-		if (c.names == nil || slices.Contains(c.names, p.name)) && p.asked < p.target {
-			p.asked++
-			return p, p.asked - 1, true
+		i, mine := c.cursor[p]
+		for mine && i < p.target {
+			c.cursor[p] = i + 1
+			if !p.landed[i] {
+				return p, i, true
+			}
+			i++
 		}
 	}
 	return nil, 0, false
@@ -139,22 +151,42 @@ func (c *client) ask(s *slot) {
 		}
 		s.part, s.index = p, i
 	}
-	srv := c.n.srv
+	srv := c.n.listener()
 	back := s.tries > 0
-	if srv == nil || !srv.listening() || srv.eng == nil || back && (srv.phase != PhaseReady || c.n.at-srv.ready < calm) {
+	if srv == nil || srv.eng == nil || back && (srv.phase != PhaseReady || c.n.at-srv.ready < calm) {
 		c.retry(s, "Cannot connect to host 127.0.0.1:8000 ssl:default [Connect call failed ('127.0.0.1', 8000)]")
 		return
 	}
 	c.n.requests++
-	s.sent, s.waiting, s.tries = c.n.at, false, 0
+	s.srv, s.waiting, s.tries = srv, false, 0
 	s.req = &request{
 		id: c.n.requests, rid: requestID(&c.n.ids), prompt: s.part.input(s.index), target: s.part.output(s.index),
 		limit: outputLimit, port: s.port, answer: func(reason string) { c.answered(s, srv, reason) },
 	}
 	srv.eng.add(s.req)
+	if c.timeout > 0 {
+		req := s.req
+		c.n.after(c.timeout, func() { c.giveUp(s, req) })
+	}
 	if back {
 		c.resume()
 	}
+}
+
+// giveUp drops a request that takes longer than the client's own timeout and
+// asks for the same prompt again. The server sees the connection close; what it
+// had generated is lost.
+func (c *client) giveUp(s *slot, req *request) {
+	if !c.alive || s.req != req {
+		return
+	}
+	s.req = nil
+	req.gone = true
+	s.srv.aborted()
+	c.retries++
+	c.print("[%s] prompt %d: TimeoutError after %d s, asking again", s.part.name, s.index, int(c.timeout.Seconds()))
+	s.port = c.n.connection()
+	c.n.after(50*time.Millisecond, func() { c.ask(s) })
 }
 
 // resume lets every waiting request try again now.
@@ -206,15 +238,14 @@ func (c *client) answered(s *slot, srv *server, reason string) {
 			return
 		}
 		s.part = nil
-		if reason != "abort" {
-			c.land(p, i, r, reason)
-		}
+		c.land(p, i, r, reason) // also what /abort_request has cut short
 		c.ask(s)
 	})
 }
 
 func (c *client) land(p *part, i int, r *request, reason string) {
 	p.rows++
+	p.landed[i] = true
 	p.changed = c.n.Now()
 	c.rows++
 	row := Row{
@@ -227,13 +258,11 @@ func (c *client) land(p *part, i int, r *request, reason string) {
 	}
 }
 
-// broken is the loss of all connections: every request is asked again.
-func (c *client) broken() {
-	if !c.alive {
-		return
-	}
+// broken is the loss of all connections to a server: every request that it had
+// is asked again.
+func (c *client) broken(srv *server) {
 	for _, s := range c.slots {
-		if s.req == nil {
+		if s.req == nil || s.srv != srv {
 			continue
 		}
 		s.req = nil
@@ -271,10 +300,8 @@ func (c *client) end(code int) {
 	for _, s := range c.slots {
 		if s.req != nil {
 			s.req.gone = true
+			s.srv.aborted()
 		}
-	}
-	if srv := c.n.srv; srv != nil && srv.eng != nil {
-		srv.eng.wake()
 	}
 }
 

@@ -31,7 +31,6 @@ type Flags struct {
 	APIKey       string
 	Conservative float64
 	DisableRadix bool
-	MaxQueued    int // 0 no limit
 	Watchdog     int // seconds
 	SkipWarmup   bool
 	LogLevel     string
@@ -208,8 +207,6 @@ func (f *Flags) set(name, value string) error {
 		return real(&f.Conservative)
 	case "--disable-radix-cache":
 		f.DisableRadix = true
-	case "--max-queued-requests":
-		return integer(&f.MaxQueued)
 	case "--watchdog-timeout":
 		return integer(&f.Watchdog)
 	case "--skip-server-warmup":

@@ -93,11 +93,10 @@ func (n *Node) GPUs() []GPU {
 			}
 		}
 		for _, o := range n.extra {
-			if o.orphan != nil && o.orphan.gpu == i {
-				g.UsedMiB += int(o.orphan.bytes / mib)
-				if o.orphan.visible {
-					g.Processes = append(g.Processes, GPUProcess{PID: o.orphan.pid, Role: Orphan, Name: "sglang::scheduler", UsedMiB: int(o.orphan.bytes / mib)})
-				}
+			if o.orphan != nil && o.orphan.rank == i {
+				used := int(o.orphan.bytes / mib)
+				g.UsedMiB += used
+				g.Processes = append(g.Processes, GPUProcess{PID: o.orphan.pid, Role: Orphan, Name: fmt.Sprintf("sglang::scheduler_TP%d", i), UsedMiB: used})
 			}
 		}
 		g.Power = math.Round(100*(power+power*0.02*noise(4, 2)+float64(i%3)*1.5)) / 100

@@ -16,13 +16,8 @@ const engineVersion = "0.5.9"
 // target is path and query. ok is false while the connection would be refused.
 // Access lines come in Output.Server.
 func (n *Node) HTTP(method, target, authorization string, body []byte) (r Reply, ok bool) {
-	s := n.srv
-	for _, o := range n.extra {
-		if o.server != nil && o.server.listening() {
-			s = o.server // the port belongs to who had it first
-		}
-	}
-	if s == nil || !s.listening() {
+	s := n.listener()
+	if s == nil {
 		return Reply{}, false
 	}
 	where, err := url.Parse(target)
@@ -30,6 +25,16 @@ func (n *Node) HTTP(method, target, authorization string, body []byte) (r Reply,
 		return s.reply(n.connection(), method, target, 400, "text/plain", "bad request"), true
 	}
 	return s.http(method, where, target, authorization, body), true
+}
+
+// listener is the server that has the port: the one that had it first.
+func (n *Node) listener() *server {
+	for _, s := range n.servers() {
+		if s.listening() {
+			return s
+		}
+	}
+	return nil
 }
 
 func (s *server) reply(port int, method, target string, status int, kind, body string) Reply {

@@ -50,7 +50,7 @@ func New(sc Scenario, now time.Time) *Node {
 	}
 	n.parts = sc.parts(n)
 	for _, p := range n.parts {
-		p.past = p.rows
+		p.past, p.landed = p.rows, map[int]bool{}
 	}
 	for _, s := range sc.script {
 		n.advance(s.at)

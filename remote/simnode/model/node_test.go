@@ -64,16 +64,19 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 		silence         time.Duration // since the last batch line, 0 not looked at
 	}
 	for name, want := range map[string]facts{
-		"story":       {phase: PhaseReady, running: 35, queued: 115, client: true},
-		"ramp":        {phase: PhaseReady, running: 121, queued: 29, client: true},
-		"healthy":     {phase: PhaseReady, running: 35, queued: 115, client: true, clientLog: true},
-		"idle":        {phase: PhaseReady, clientLog: true},
-		"loading":     {phase: PhaseWeights},
-		"oom":         {phase: PhaseDead, client: true, clientLog: true},
-		"hang":        {phase: PhaseReady, running: 35, queued: 115, client: true, silence: 3 * time.Minute},
-		"client-dead": {phase: PhaseReady, silence: 6 * time.Minute},
-		"no-server":   {phase: PhaseDead, client: true, clientLog: true},
-		"gpu-lost":    {phase: PhaseReady, running: 35, queued: 115, client: true, lost: true, silence: 4 * time.Minute},
+		"story":        {phase: PhaseReady, running: 35, queued: 115, client: true},
+		"ramp":         {phase: PhaseReady, running: 121, queued: 29, client: true},
+		"healthy":      {phase: PhaseReady, running: 35, queued: 115, client: true, clientLog: true},
+		"idle":         {phase: PhaseReady, clientLog: true},
+		"loading":      {phase: PhaseWeights},
+		"oom":          {phase: PhaseDead, client: true, clientLog: true},
+		"hang":         {phase: PhaseReady, running: 35, queued: 115, client: true, silence: 3 * time.Minute},
+		"client-dead":  {phase: PhaseReady, silence: 6 * time.Minute},
+		"no-server":    {phase: PhaseDead, client: true, clientLog: true},
+		"gpu-lost":     {phase: PhaseReady, running: 35, queued: 115, client: true, lost: true, silence: 4 * time.Minute},
+		"gpu-held":     {phase: PhaseDead, client: true, clientLog: true},
+		"client-twice": {phase: PhaseReady, running: 35, queued: 265, client: true},
+		"work-lost":    {phase: PhaseReady, running: 35, queued: 115, client: true, clientLog: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := New(scenario(t, name), noon)
@@ -92,6 +95,83 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 				t.Errorf("last batch line %s ago, want %s", since, want.silence)
 			}
 		})
+	}
+}
+
+func TestOrphanHoldsItsCard(t *testing.T) {
+	n := New(scenario(t, "gpu-held"), noon)
+	text := joined(n.Past().Output)
+	if !strings.Contains(text, "RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. pre_model_load_memory=2.") {
+		t.Errorf("the log does not tell of the imbalance: %.300s", text[len(text)-600:])
+	}
+	used := func() int { return n.GPUs()[3].UsedMiB }
+	if used() < 90_000 || n.GPUs()[2].UsedMiB > 10 {
+		t.Fatalf("GPU 3 holds %d MiB, GPU 2 %d", used(), n.GPUs()[2].UsedMiB)
+	}
+	orphan := n.GPUs()[3].Processes[0].PID
+	if !n.Signal(orphan, SIGKILL) || used() > 10 {
+		t.Fatalf("after the orphan's end GPU 3 holds %d MiB", used())
+	}
+	n.Launch(Launch{Argv: serverArgv, Env: runEnv, Dir: "/"})
+	n.Advance(noon.Add(25 * time.Second))
+	if phase := n.Server().Phase; phase != PhaseReady {
+		t.Errorf("the next start is %s, want ready", phase)
+	}
+}
+
+func TestTwoClientsDoTheSameWork(t *testing.T) {
+	n := New(scenario(t, "client-twice"), noon)
+	seen, twice := map[string]bool{}, 0
+	for _, r := range n.Past().Rows {
+		if seen[r.ID] {
+			twice++
+		}
+		seen[r.ID] = true
+	}
+	if twice < 20 {
+		t.Errorf("%d rows are there twice, want more", twice)
+	}
+	roles := map[Role]int{}
+	for _, p := range n.Processes() {
+		roles[p.Role]++
+	}
+	if roles[ClientMain] != 1 || roles[OldClient] != 1 {
+		t.Errorf("processes %v", roles)
+	}
+}
+
+func TestResumedClientRepeatsNothing(t *testing.T) {
+	n := New(scenario(t, "story"), noon)
+	n.Signal(n.pidOf(ClientMain), SIGKILL)
+	n.StartClient(ClientLaunch{Argv: clientArgv, Env: runEnv, Dir: jobFolder})
+	out := n.Advance(noon.Add(time.Hour))
+	seen := map[string]bool{}
+	for _, r := range append(n.Past().Rows, out.Rows...) {
+		if seen[r.ID] {
+			t.Fatalf("row %s is there twice", r.ID)
+		}
+		seen[r.ID] = true
+	}
+	if len(out.Rows) < 300 {
+		t.Errorf("%d rows in an hour", len(out.Rows))
+	}
+}
+
+func TestTimeoutsLoseWork(t *testing.T) {
+	n := New(scenario(t, "work-lost"), noon)
+	r, _ := n.HTTP("GET", "/metrics", "", nil)
+	var finished, aborted float64
+	for line := range strings.Lines(string(r.Body)) {
+		fields := strings.Fields(line)
+		if strings.HasPrefix(line, "sglang:num_requests_total{") {
+			fmt.Sscan(fields[1], &finished)
+		}
+		if strings.HasPrefix(line, "sglang:num_aborted_requests_total{") {
+			fmt.Sscan(fields[1], &aborted)
+		}
+	}
+	if landed := float64(len(n.Past().Rows)); aborted < 100 || finished != landed+1 {
+		t.Errorf("%v finished (one of them the warm-up), %v landed, %v aborted", finished, landed, aborted)
 	}
 }
 

@@ -24,9 +24,9 @@ type part struct {
 	mean    float64 // mean output length in tokens
 	prompt  int     // mean prompt length
 	seed    uint64
-	rows    int // now
-	past    int // rows that were there before the node's first event
-	asked   int // prompts handed to a client so far
+	rows    int          // now
+	past    int          // rows that were there before the node's first event
+	landed  map[int]bool // prompts at or after past whose row is there
 	changed time.Time
 }
 

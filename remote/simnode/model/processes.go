@@ -13,15 +13,27 @@ func (n *Node) Processes() []Process {
 	for _, s := range n.servers() {
 		list = append(list, s.processes()...)
 	}
+	for _, c := range n.clients() {
+		role := ClientMain
+		if c != n.cli {
+			role = OldClient
+		}
+		list = append(list, c.process(role))
+	}
 	for _, o := range n.extra {
-		if o.client != nil && o.client.alive {
-			list = append(list, o.client.process(OldClient))
+		if o.orphan != nil {
+			list = append(list, n.orphanProcess(o.orphan))
 		}
 	}
-	if n.cli != nil && n.cli.alive {
-		list = append(list, n.cli.process(ClientMain))
-	}
 	return list
+}
+
+func (n *Node) orphanProcess(o *orphan) Process {
+	title := fmt.Sprintf("sglang::scheduler_TP%d", o.rank)
+	return Process{
+		Role: Orphan, PID: o.pid, Argv: []string{title}, Title: title, Dir: "/data/eagle3", Started: n.wall(o.started),
+		RSS: schedulerRS, State: 'S', Threads: 212, GPU: o.rank, GPUMem: o.bytes, CPU: (n.at - o.started).Seconds() * 0.4,
+	}
 }
 
 func (s *server) processes() []Process {

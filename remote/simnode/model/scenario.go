@@ -134,6 +134,18 @@ func Scenarios() []Scenario {
 		moment{start5 + long - 4*time.Minute, func(n *Node) { n.loseGPU(5) }})
 	lost.script[0].do = launch(with(serverArgv, "--watchdog-timeout", "3600"))
 
+	held := run("gpu-held", "an orphan of the last server holds one GPU, the next start fails", long,
+		moment{start5 + long - 6*time.Minute, func(n *Node) { n.orphanRank(3) }},
+		moment{start5 + long - 4*time.Minute, launch(serverArgv)})
+
+	twice := run("client-twice", "a client of an earlier run still appends to the same file", long,
+		moment{start5 + long - 25*time.Minute, clientRun()})
+
+	wasted := run("work-lost", "the client gives up on requests that the server still answers", long)
+	wasted.script = []moment{{0, launch(with(serverArgv, "--enable-metrics", ""))}, {start5, func(n *Node) {
+		n.StartClient(ClientLaunch{Argv: with(clientArgv, "--timeout", "600"), Env: append([]string{"PYTHONUNBUFFERED=1"}, runEnv...), Dir: jobFolder})
+	}}}
+
 	return []Scenario{
 		run("story", "19 minutes into the run: settled, the client's log empty", 19*time.Minute),
 		run("ramp", "2 minutes into the run: fast, because requests are young", 2*time.Minute),
@@ -147,6 +159,9 @@ func Scenarios() []Scenario {
 		run("no-server", "server killed five minutes ago, client retries", long,
 			moment{start5 + long - 5*time.Minute, kill(ServerMain)}),
 		lost,
+		held,
+		twice,
+		wasted,
 	}
 }
 

@@ -36,7 +36,7 @@ type server struct {
 // the real engine would refuse (bad flag, GPUs taken, port taken, too little
 // memory) fails in the same way, after the same phases.
 func (n *Node) Launch(l Launch) int {
-	taken := n.srv != nil && n.srv.alive() && n.srv.phase != PhaseImport
+	taken := n.srv != nil && n.srv.alive() && n.srv.phase != PhaseImport || n.orphaned()
 	s := &server{
 		n: n, argv: l.Argv, env: l.Env, dir: l.Dir, scale: l.Scale, pids: map[Role]int{}, phase: PhaseImport, started: n.at,
 	}
@@ -50,7 +50,7 @@ func (n *Node) Launch(l Launch) int {
 	s.add(ServerMain, pid)
 	var err error
 	s.flags, err = ParseFlags(l.Argv)
-	if taken {
+	if n.srv != nil && n.srv.alive() {
 		n.extra = append(n.extra, &other{server: n.srv})
 	}
 	n.srv = s
@@ -113,10 +113,33 @@ func (s *server) die(code int) {
 		s.n.out.Exits = append(s.n.out.Exits, Exit{At: s.n.Now(), Role: s.roles[i], PID: s.pids[s.roles[i]], Code: status})
 	}
 	s.roles = nil
-	if s.n.cli != nil && s.n.srv == s {
-		s.n.cli.broken()
-	}
 	s.eng = nil
+	for _, c := range s.n.clients() {
+		c.broken(s)
+	}
+	if s.n.srv == s {
+		s.n.promote()
+	}
+}
+
+// promote makes a server that has outlived the newest one the newest again.
+func (n *Node) promote() {
+	for i, o := range n.extra {
+		if o.server != nil && o.server.alive() {
+			n.srv = o.server
+			n.extra = append(n.extra[:i:i], n.extra[i+1:]...)
+			return
+		}
+	}
+}
+
+// aborted counts a request whose client has gone away, and lets the scheduler
+// see it.
+func (s *server) aborted() {
+	if s != nil && s.eng != nil {
+		s.eng.count.aborted++
+		s.eng.wake()
+	}
 }
 
 // signal delivers a signal to one of the server's processes.

@@ -278,14 +278,17 @@ func (s *server) fail(rank int, last string) {
 
 // unbalanced is the start beside another server that holds the cards.
 func (s *server) unbalanced() {
-	var left int64 = 1 << 62
+	var left int64 = freeAtStart
 	for _, o := range s.n.extra {
 		if o.server != nil && o.server.alive() {
-			left = min(left, o.server.free())
+			left = min(left, o.server.free()-contextBytes)
+		}
+		if o.orphan != nil {
+			left = min(left, freeAtStart-o.orphan.bytes)
 		}
 	}
 	s.fail(0, fmt.Sprintf("RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. pre_model_load_memory=%.4f, local_gpu_memory=%.4f, local_gpu_memory * 0.9=%.4f",
-		gb(max(0, left-contextBytes)), gb(freeAtStart), gb(freeAtStart)*0.9))
+		gb(max(0, left)), gb(freeAtStart), gb(freeAtStart)*0.9))
 }
 
 func pyFloat(f float64) string {
@@ -324,7 +327,7 @@ func (s *server) arguments() string {
 		fmt.Sprintf("context_length=%d", f.ContextLen), "host=" + quote(f.Host), fmt.Sprintf("port=%d", f.Port),
 		"skip_server_warmup=" + pyBool(f.SkipWarmup), "dtype='auto'", "quantization=None",
 		"kv_cache_dtype=" + quote(f.KVDtype), "mem_fraction_static=" + pyFloat(f.MemFraction),
-		"max_running_requests=" + number(f.MaxRunning), "max_queued_requests=" + number(f.MaxQueued), "max_total_tokens=None",
+		"max_running_requests=" + number(f.MaxRunning), "max_queued_requests=None", "max_total_tokens=None",
 		fmt.Sprintf("chunked_prefill_size=%d", f.ChunkedSize), fmt.Sprintf("max_prefill_tokens=%d", f.MaxPrefill),
 		"schedule_policy='fcfs'", "schedule_conservativeness=" + pyFloat(f.Conservative), "page_size=1",
 		"device='cuda'", fmt.Sprintf("tp_size=%d", f.TP), "pp_size=1", "stream_interval=1", "random_seed=731594283",
