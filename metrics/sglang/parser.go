@@ -249,7 +249,9 @@ var (
 func request(msg []byte) bool {
 	switch msg[0] {
 	case 'R':
-		return bytes.HasPrefix(msg, []byte("Receive:")) || bytes.HasPrefix(msg, []byte("Receive "))
+		return bytes.HasPrefix(msg, []byte("Receive:")) || bytes.HasPrefix(msg, []byte("Receive ")) || bytes.HasPrefix(msg, []byte("Received request"))
+	case 'i':
+		return bytes.HasPrefix(msg, []byte("in=")) // 0.3
 	case 'F':
 		return bytes.HasPrefix(msg, []byte("Finish:")) || bytes.HasPrefix(msg, []byte("Finish "))
 	case '{':
@@ -564,7 +566,7 @@ func (p *Parser) str(b []byte) string {
 	if p.intern == nil || len(p.intern) > 4096 {
 		p.intern = map[string]string{}
 	}
-	s := metrics.Clean(string(b), 256)
+	s := metrics.Mask(metrics.Clean(string(b), 256))
 	p.intern[string(b)] = s
 	return s
 }

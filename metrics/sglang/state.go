@@ -34,6 +34,7 @@ type group struct {
 	rank      Rank // the copy that counts
 	last      Batch
 	lastAt    Stamp
+	lastLine  int64
 	decode    Batch
 	decodeAt  Stamp
 	decodes   int
@@ -182,6 +183,7 @@ func (s *State) applyBatch(ev *Event) Applied {
 		}
 		g.rank = ev.Rank
 	}
+	g.lastLine = ev.Line
 	if !b.Decode {
 		if !b.Probe {
 			g.wasIdle = g.wasIdle || b.Running.Known && b.Running.V == 0
@@ -340,6 +342,27 @@ func (s *State) DPRanks() []int {
 	out := make([]int, 0, len(s.groups))
 	for _, g := range s.groups {
 		out = append(out, int(g.rank.DP))
+	}
+	return out
+}
+
+// DeadRanks are the schedulers that failed in this start while another one went
+// on printing: the server may still answer 200 with a part of its ranks gone.
+func (s *State) DeadRanks() []Rank {
+	var out []Rank
+	if len(s.starts) == 0 {
+		return nil
+	}
+	for _, f := range s.Now().Faults {
+		own := s.group(f.Rank.DP)
+		if f.Weight > Vague || f.Rank.DP < 0 || own != nil && own.lastLine > f.Line {
+			continue
+		}
+		for _, g := range s.groups {
+			if g != own && g.lastLine > f.Line && !slices.ContainsFunc(out, func(r Rank) bool { return r.DP == f.Rank.DP }) {
+				out = append(out, f.Rank)
+			}
+		}
 	}
 	return out
 }

@@ -1,6 +1,8 @@
 package sglang
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -215,6 +217,20 @@ func TestBareFault(t *testing.T) {
 	s := read([]byte(strings.Replace(traceback1("12:00:01", " DP1 TP2", ""), "\n\n\n", "\n", 1) + decode("12:00:03", " DP0 TP0", 9, "1.00")))
 	if p := s.primary(); !p.Bare || p.Class != metrics.CauseSchedulerException || p.Rank.String() != "DP1 TP2" || p.Line != 1 {
 		t.Errorf("primary = %+v", p)
+	}
+}
+
+func TestDeadRanks(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(casesDir, "018-sglang-one-dp-dies-others-answer.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(data).DeadRanks(); len(got) != 1 || got[0].String() != "DP1 TP2" {
+		t.Errorf("dead ranks %v", got)
+	}
+	all := traceback1("12:00:01", " DP0 TP0", "RuntimeError: x") + traceback1("12:00:01", " DP1 TP1", "RuntimeError: x")
+	if got := read([]byte(all)).DeadRanks(); got != nil {
+		t.Errorf("where all failed, %v are called dead among the living", got)
 	}
 }
 
