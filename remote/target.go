@@ -94,7 +94,7 @@ func checkHost(host string) error {
 		return errors.New("the host is empty")
 	case strings.HasPrefix(host, "-"):
 		return errors.New("a host must not begin with '-'")
-	case strings.ContainsAny(host, shellMeta+"*?!,/"):
+	case strings.ContainsAny(host, shellMeta+`\*?!,/`):
 		return errors.New("the host contains a character that host names do not have")
 	}
 	return nil
