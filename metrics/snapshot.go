@@ -299,6 +299,13 @@ type Client struct {
 	Host           string // peer address of a remote client
 	Progress       Progress
 	Causes         []CauseFact
+	// LogOnlyHeader: its log has nothing but nohup's first line.
+	LogOnlyHeader bool
+	// Finished is the last line of its log where that says that the work is done.
+	Finished string
+	// Unreachable counts lines of its log about a server that cannot be reached.
+	Unreachable int
+	TimeoutS    Figure // seconds that it gives a request, as its errors tell
 }
 
 // Progress is done of total, with the source.

@@ -272,3 +272,27 @@ func TestVLLMLog(t *testing.T) {
 	within(t, "tokens a request", v.PerRequest, 2000, 2000)
 	within(t, "capacity", v.Capacity, 100_000, 100_000)
 }
+
+// A client's own log tells its progress, why it ended, and whether it ended well.
+func TestClientLog(t *testing.T) {
+	r := newRig(t)
+	p := clientProc(20)
+	p.FD1, p.Conns = "/data/c.log", []metrics.Conn{{Port: 8000, Count: 3}}
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000"), p}})
+	r.log("/data/c.log", "nohup: ignoring input\n", metrics.LogHeader{Lines: 1})
+	if c := r.tick(time.Second).Clients[0]; !c.LogOnlyHeader || !c.LogOwned || c.Log.Path != "/data/c.log" {
+		t.Errorf("client %+v", c)
+	}
+	r.log("/data/c.log", "gen:   6%|##  | 32110/500150 [6:30:02<94:35:10,  1.37it/s]\n"+
+		"Traceback (most recent call last):\n  File \"run.py\", line 3, in <module>\n    f = open(p)\nOSError: [Errno 28] No space left on device: '/data/x.jsonl'\n", metrics.LogHeader{Lines: 6})
+	c := r.tick(time.Second).Clients[0]
+	if c.Progress.Done != 32110 || c.Progress.Total != 500150 || c.LogOnlyHeader {
+		t.Errorf("progress %+v", c.Progress)
+	}
+	if len(c.Causes) != 1 || c.Causes[0].Class != metrics.CauseDiskFull || !c.Causes[0].Primary || c.Causes[0].LineNo == 0 || c.Causes[0].At.IsZero() {
+		t.Errorf("causes %+v", c.Causes)
+	}
+	if !strings.Contains(c.LastLine, "No space left") {
+		t.Errorf("last line %q", c.LastLine)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/clientlog"
 )
 
 const (
@@ -41,6 +42,8 @@ type logState struct {
 	keptSize  int
 
 	work *work
+	said clientlog.State // what a client's log tells
+	base int64           // lines of the file before the first that `said` was given, -1 unknown
 }
 
 type keptChunk struct {
@@ -87,7 +90,7 @@ func (b *Board) applyLog(f metrics.Frame) error {
 func (l *logState) take(h *metrics.LogHeader, raw []byte, at time.Time) []byte {
 	fresh := !l.seen || h.Reset != "" || h.ID != "" && l.head.ID != "" && h.ID != l.head.ID
 	if fresh && l.seen {
-		l.lines, l.lineNo = nil, 0
+		l.lines, l.lineNo, l.said = nil, 0, clientlog.State{}
 		l.work.cut()
 	}
 	if !fresh && h.Offset < l.head.End {
@@ -169,7 +172,7 @@ func (l *logState) guessZone(b *Board, h metrics.LogHeader, raw []byte, at time.
 // rezone reads the kept history again with its stamps in another zone.
 func (l *logState) rezone(b *Board, zone int) {
 	l.zone = zone
-	l.lines, l.lineNo = nil, 0
+	l.lines, l.lineNo, l.said = nil, 0, clientlog.State{}
 	engine := l.work.engine
 	l.work = newWork(l.path)
 	l.work.engine = engine
@@ -199,6 +202,15 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 		l.work.numbered = true
 	} else if l.lineNo == 0 {
 		l.work.numbered = false
+	}
+	if l.client {
+		if l.said.Lines() == 0 {
+			l.base = -1
+			if h.Lines >= 0 {
+				l.base = l.lineNo
+			}
+		}
+		l.said.Feed(raw)
 	}
 	off := h.Offset
 	l.open = l.open || len(raw) > 0

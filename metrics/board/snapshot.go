@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -155,7 +153,7 @@ func (b *Board) snapshotClients(data []metrics.Dataset) []metrics.Client {
 				o.LogSilentSince = time.Time{}
 			}
 			o.LastLine = lastLine(l)
-			o.Progress = progressOf(l)
+			fromLog(b, &o, l)
 			c.c.Progress = o.Progress
 		}
 		out = append(out, o)
@@ -172,23 +170,26 @@ func lastLine(l *logState) string {
 	return ""
 }
 
-var bar = regexp.MustCompile(`(\d+)/(\d+) \[\d\d:\d\d`)
-
-// progressOf reads the newest progress bar of a client's log.
-func progressOf(l *logState) metrics.Progress {
-	for i := len(l.lines) - 1; i >= 0 && i >= len(l.lines)-20; i-- {
-		m := bar.FindAllStringSubmatch(l.lines[i].Text, -1)
-		if len(m) == 0 {
-			continue
-		}
-		last := m[len(m)-1]
-		done, err1 := strconv.ParseInt(last[1], 10, 64)
-		total, err2 := strconv.ParseInt(last[2], 10, 64)
-		if err1 == nil && err2 == nil && total > 0 {
-			return metrics.Progress{Done: done, Total: total, Known: true, Source: "progress bar in " + path.Base(l.path)}
-		}
+// fromLog takes what the client's own log tells.
+func fromLog(b *Board, c *metrics.Client, l *logState) {
+	said := &l.said
+	c.LogOnlyHeader = said.OnlyHeader()
+	c.Finished = said.Finished()
+	c.Unreachable = said.Unreachable()
+	at := latest(b.localUnix(l.head.Mtime), c.Started)
+	if v := said.TimeoutS(); v > 0 {
+		c.TimeoutS = metrics.Fixed(v, at, "client log")
 	}
-	return metrics.Progress{}
+	if bar, ok := said.Progress(); ok && bar.Total > 0 {
+		c.Progress = metrics.Progress{Done: bar.Done, Total: bar.Total, Known: true, Source: "progress bar in " + path.Base(l.path)}
+	}
+	for _, f := range said.Faults() {
+		fact := metrics.CauseFact{Class: f.Class, Detail: f.Detail, Line: f.Detail, At: at, Primary: f.Primary}
+		if l.base >= 0 {
+			fact.LineNo = l.base + f.Line
+		}
+		c.Causes = append(c.Causes, fact)
+	}
 }
 
 // snapshotJob adds up all datasets.
