@@ -34,7 +34,7 @@ type askpassAnswer struct {
 	Text string `json:"text"`
 }
 
-// AskpassMain must be called first in main, with os.Args[1:], and in TestMain
+// AskpassMain must be called first in main, with os.Args, and in TestMain
 // where a test dials with openssh and answers prompts. When this process was
 // started by ssh to ask something it does so and returns handled true and the
 // status to exit with at once. Otherwise it does nothing.
@@ -58,15 +58,15 @@ func AskpassMain(args []string) (handled bool, code int) {
 
 func askParent(socket string, args []string) (askpassAnswer, error) {
 	var answer askpassAnswer
-	if len(args) != 1 {
-		return answer, fmt.Errorf("want the question as the only argument, got %d", len(args))
+	if len(args) != 2 {
+		return answer, fmt.Errorf("want the question as the only argument, got %d", len(args)-1)
 	}
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		return answer, err
 	}
 	defer conn.Close()
-	q := askpassQuestion{Text: args[0], Hint: os.Getenv("SSH_ASKPASS_PROMPT")}
+	q := askpassQuestion{Text: args[1], Hint: os.Getenv("SSH_ASKPASS_PROMPT")}
 	if err := json.NewEncoder(conn).Encode(q); err != nil {
 		return answer, err
 	}

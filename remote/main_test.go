@@ -12,7 +12,7 @@ import (
 const relayEnv = "RUNVIGIL_TEST_RELAY"
 
 func TestMain(m *testing.M) {
-	if handled, code := AskpassMain(os.Args[1:]); handled {
+	if handled, code := AskpassMain(os.Args); handled {
 		os.Exit(code)
 	}
 	if addr := os.Getenv(relayEnv); addr != "" {
