@@ -60,6 +60,9 @@ func (e *engine) settle(on bool) {
 	}
 	e.settled = on
 	for _, r := range e.running {
+		if r.limit != outputLimit {
+			continue // not one of the job's
+		}
 		r.target = r.limit
 		if !on {
 			luck := source(uint64(r.id) ^ e.n.scenario.seed)

@@ -66,6 +66,7 @@ type engine struct {
 	live    int        // tokens of running requests, and of the prefill under way
 	step    int        // decode steps so far
 	busy    bool
+	stalled time.Duration // nothing runs before this time
 	hung    bool
 
 	ratio   int  // millionths
@@ -148,6 +149,10 @@ func (e *engine) turn() {
 		e.busy = false
 		return
 	}
+	if e.n.at < e.stalled {
+		e.n.after(e.stalled-e.n.at, e.turn)
+		return
+	}
 	e.sweep()
 	if e.fill() {
 		return
@@ -161,6 +166,14 @@ func (e *engine) turn() {
 		e.ratio = e.startRatio()
 		e.full = false
 		e.settle(false)
+	}
+}
+
+// stall lets the next batch begin later: a kernel for a new shape is compiled,
+// or a very long prompt is computed.
+func (e *engine) stall(d time.Duration) {
+	if e != nil {
+		e.stalled = e.n.at + d
 	}
 }
 

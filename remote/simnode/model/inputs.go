@@ -117,3 +117,20 @@ func (n *Node) Bind(role Role, pid int) {
 		n.srv.pids[role] = pid
 	}
 }
+
+// burst sends short requests from another host, all at once, whose answers
+// nobody here writes down.
+func (n *Node) burst(requests int) {
+	srv := n.listener()
+	if srv == nil || srv.eng == nil {
+		return
+	}
+	for i := range requests {
+		n.requests++
+		port := n.connection()
+		srv.eng.add(&request{
+			id: n.requests, rid: requestID(&n.ids), prompt: 900 + 17*(i%30), target: 64 + 5*(i%40), limit: 512, port: port,
+			answer: func(string) { srv.access(port, "POST /generate", 200) },
+		})
+	}
+}

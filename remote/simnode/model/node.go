@@ -52,9 +52,8 @@ func New(sc Scenario, now time.Time) *Node {
 	for _, p := range n.parts {
 		p.past, p.landed = p.rows, map[int]bool{}
 	}
-	for _, s := range sc.script {
-		n.advance(s.at)
-		s.do(n)
+	for _, m := range sc.script {
+		n.after(m.at, func() { m.do(n) })
 	}
 	n.advance(sc.before)
 	n.past = Past{

@@ -77,6 +77,7 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 		"gpu-held":     {phase: PhaseDead, client: true, clientLog: true},
 		"client-twice": {phase: PhaseReady, running: 35, queued: 265, client: true},
 		"work-lost":    {phase: PhaseReady, running: 35, queued: 115, client: true, clientLog: true},
+		"restless":     {phase: PhaseReady, running: 35, queued: 115, client: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := New(scenario(t, name), noon)
@@ -172,6 +173,26 @@ func TestTimeoutsLoseWork(t *testing.T) {
 	}
 	if landed := float64(len(n.Past().Rows)); aborted < 100 || finished != landed+1 {
 		t.Errorf("%v finished (one of them the warm-up), %v landed, %v aborted", finished, landed, aborted)
+	}
+}
+
+func TestRestlessGoesOn(t *testing.T) {
+	n := New(scenario(t, "restless"), noon)
+	out := n.Advance(noon.Add(6 * time.Hour))
+	var last time.Time
+	var gap time.Duration
+	for _, l := range decodeLines(t, out.Server) {
+		if !last.IsZero() {
+			gap = max(gap, l.at.Sub(last))
+		}
+		last = l.at
+	}
+	parts := n.Parts()
+	if gap < 44*time.Second || gap > 70*time.Second {
+		t.Errorf("longest time without a Decode line is %s, want the stall of 44 s", gap)
+	}
+	if parts[1].Rows != parts[1].Target || parts[2].Rows < 1000 || !n.Client().Running {
+		t.Errorf("rows %d and %d, client running %v", parts[1].Rows, parts[2].Rows, n.Client().Running)
 	}
 }
 

@@ -22,7 +22,8 @@ type Scenario struct {
 	history    func(*Node) []Start
 }
 
-// moment is something that happens at a time after the first event.
+// moment is something that happens at a time after the first event, before the
+// node's present or after it.
 type moment struct {
 	at time.Duration
 	do func(*Node)
@@ -37,7 +38,7 @@ var (
 	}
 	clientArgv = []string{
 		"python3", "run_inference.py", "--url", "http://127.0.0.1:8000/generate", "--concurrency", "150",
-		"--concurrency-long", "32", "--parts", "B1_glaive,B2_opencodeinstruct", "--out", rowsFolder, "--resume",
+		"--concurrency-long", "32", "--parts", "B1_glaive,B2_opencodeinstruct,B3_longform", "--out", rowsFolder, "--resume",
 	}
 	runEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"}
 )
@@ -146,6 +147,18 @@ func Scenarios() []Scenario {
 		n.StartClient(ClientLaunch{Argv: with(clientArgv, "--timeout", "600"), Env: append([]string{"PYTHONUNBUFFERED=1"}, runEnv...), Dir: jobFolder})
 	}}}
 
+	const hour = time.Hour
+	restless := run("restless", "hours of ordinary trouble: pauses, bursts, a part that ends, a client that is resumed", hour,
+		moment{start5 + hour + 20*time.Minute, func(n *Node) { n.srv.eng.stall(44 * time.Second) }},
+		moment{start5 + hour + 45*time.Minute, func(n *Node) { n.burst(60) }},
+		moment{start5 + 2*hour + 10*time.Minute, func(n *Node) { n.Signal(n.cli.pid, SIGINT) }},
+		moment{start5 + 2*hour + 10*time.Minute + 4*time.Second, clientRun()},
+		moment{start5 + 3*hour, func(n *Node) { n.srv.eng.stall(30 * time.Second) }},
+		moment{start5 + 5*hour, func(n *Node) { n.burst(200) }})
+	restless.parts = func(n *Node) []*part {
+		return append(job(8_300, 10_000)(n), &part{name: "B3_longform", target: 20_000, mean: 4000, prompt: 700, seed: partSeed + 1})
+	}
+
 	return []Scenario{
 		run("story", "19 minutes into the run: settled, the client's log empty", 19*time.Minute),
 		run("ramp", "2 minutes into the run: fast, because requests are young", 2*time.Minute),
@@ -162,6 +175,7 @@ func Scenarios() []Scenario {
 		held,
 		twice,
 		wasted,
+		restless,
 	}
 }
 
