@@ -21,6 +21,22 @@ const (
 // errWaiting means that a channel is closed and is not yet to be opened again.
 var errWaiting = errors.New("the channel is closed for now")
 
+// turn is a lock whose waiters can be called off.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) leave() { <-t }
+
 // channel is a request and answer shell that is opened again when it fails.
 type channel struct {
 	name    string
@@ -29,7 +45,7 @@ type channel struct {
 	report  func(name string, f metrics.ProbeFact)
 	onOpen  func(*shell)
 
-	mu      sync.Mutex // one request at a time
+	turn    turn // one request at a time
 	sh      *shell
 	gen     int // counts openings; what a caller stored in the shell is gone when it moves
 	misses  int
@@ -45,8 +61,10 @@ type channel struct {
 
 // open starts the shell if there is none.
 func (c *channel) open(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.leave()
 	return c.ensure(ctx)
 }
 
@@ -96,8 +114,8 @@ func (c *channel) close() {
 		c.cur.close() // frees a request that is out
 	}
 	c.stateMu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn.take(context.Background())
+	defer c.turn.leave()
 	c.closed = true
 	if c.sh != nil {
 		c.sh.close()
@@ -117,7 +135,7 @@ func (c *channel) roundTrip() time.Duration {
 	return c.rtt
 }
 
-// silent tells for how long nothing has come from the shell.
+// lastHeard is when something last came from the shell.
 func (c *channel) lastHeard() time.Time {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -140,8 +158,10 @@ func (c *channel) callFor(ctx context.Context, code string, limit time.Duration)
 
 // callWith is for code that depends on which shell it goes to.
 func (c *channel) callWith(ctx context.Context, limit time.Duration, code func(gen int) string) (answer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.take(ctx); err != nil {
+		return answer{}, err
+	}
+	defer c.turn.leave()
 	if err := c.ensure(ctx); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errWaiting) {
 			c.tell(err)

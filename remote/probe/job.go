@@ -18,8 +18,10 @@ var errBusy = errors.New("the program asked before has not ended yet")
 // ever blocking the channel. Slot g is for nvidia-smi, slot h for HTTP; each
 // runs one job at a time. The output is at most 1 MB, errors included.
 func (p *Probe) job(ctx context.Context, slot, code string, limit time.Duration) (out []byte, rc int, err error) {
-	p.jobs[slot].Lock()
-	defer p.jobs[slot].Unlock()
+	if err := p.jobs[slot].take(ctx); err != nil {
+		return nil, -1, err
+	}
+	defer p.jobs[slot].leave()
 	a, err := p.ctl.call(ctx, "js "+slot+" "+quote(code))
 	if err != nil {
 		return nil, -1, err

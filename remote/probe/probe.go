@@ -57,7 +57,7 @@ type Probe struct {
 	ctl, files, scan *channel
 	gpuStream        bool    // whether the node grants a session for the stream
 	gpuSession       *Stream // that session, until the stream takes it
-	jobs             map[string]*sync.Mutex
+	jobs             map[string]turn
 	rescan           chan struct{} // a wanted process has changed: look again
 	now              func() time.Time
 }
@@ -78,7 +78,7 @@ func New(conn Conn, o Options) *Probe {
 		ours:     map[int]bool{},
 		pageSize: 4096,
 		rescan:   make(chan struct{}, 1),
-		jobs:     map[string]*sync.Mutex{"g": {}, "h": {}},
+		jobs:     map[string]turn{"g": newTurn(), "h": newTurn()},
 		now:      func() time.Time { return base.Add(time.Since(base)).Round(0) },
 	}
 	p.ctl = p.channel("ctl", false)
@@ -87,7 +87,7 @@ func New(conn Conn, o Options) *Probe {
 }
 
 func (p *Probe) channel(name string, relay bool) *channel {
-	return &channel{name: name, conn: p.conn, program: requestProgram(relay), report: p.report, onOpen: p.opened}
+	return &channel{turn: newTurn(), name: name, conn: p.conn, program: requestProgram(relay), report: p.report, onOpen: p.opened}
 }
 
 // SetWants says what to read from now on. The list replaces the one before;

@@ -105,6 +105,10 @@ func runShell(ctx context.Context, st *Stream, program func(nonce string) string
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	select {
+	case <-s.dead: // then all that it printed is known
+	case <-time.After(time.Second):
+	}
 	s.mu.Lock()
 	said := strings.TrimSpace(s.noise + " " + stderr.String())
 	s.mu.Unlock()
