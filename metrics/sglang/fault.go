@@ -105,7 +105,7 @@ var exceptionSignatures = []signature{
 	{"", "Out of memory. Try to lower", metrics.CauseKVPoolExhausted, Fatal, ""},
 	{"", "Out of memory even after retracting", metrics.CauseKVPoolExhausted, Fatal, PhaseDecode},
 	{"", "alloc_req_slots runs out of memory", metrics.CauseSlotsExhausted, Fatal, ""},
-	{"", "Not enough memory. Please try to increase", metrics.CauseStartupNoKVMemory, Fatal, PhaseStartup},
+	{"", "Not enough memory. Please", metrics.CauseStartupNoKVMemory, Fatal, PhaseStartup},
 	{"", "leave no GPU memory for the KV cache", metrics.CauseStartupNoKVMemory, Fatal, PhaseStartup},
 	{"", "state cache is too small", metrics.CauseStartupKVTooSmall, Fatal, PhaseStartup},
 	{"", "Not enough GPU memory for hybrid", metrics.CauseStartupKVTooSmall, Fatal, PhaseStartup},
@@ -126,6 +126,7 @@ var exceptionSignatures = []signature{
 	{"", "unable to allocate shared memory", metrics.CauseShmFull, Fatal, ""},
 	{"", "No space left on device", metrics.CauseDiskFull, Fatal, ""},
 	{"", "Too many open files", metrics.CauseTooManyFiles, Fatal, ""},
+	{"", "node running low on memory", metrics.CauseHostOOMKilled, Fatal, ""},
 	{"", "DefaultCPUAllocator", metrics.CauseHostNoMemory, Fatal, ""},
 	{"", "out of memory", metrics.CauseCUDAOOM, Fatal, ""},
 	{"", "OutOfMemoryError", metrics.CauseCUDAOOM, Fatal, ""},
@@ -145,6 +146,8 @@ var exceptionSignatures = []signature{
 	{"", "DistStoreError", metrics.CausePeerRankLost, Vague, PhaseStartup},
 	{"", "DistNetworkError", metrics.CausePeerRankLost, Vague, PhaseStartup},
 	{"EOFError", "", metrics.CausePeerRankLost, Consequence, ""},
+	{"", "ActorDiedError", metrics.CauseWorkerDied, Vague, ""},
+	{"", "terminated with signal SIGKILL", metrics.CauseKilledUnknown, Vague, ""},
 	{"", "scheduler died during initialization", metrics.CauseWorkerDied, Vague, PhaseStartup},
 	{"", "Port is already in use", metrics.CausePortInUse, Fatal, PhaseStartup},
 	{"", "ddress already in use", metrics.CausePortInUse, Fatal, PhaseStartup},
@@ -242,9 +245,29 @@ func (p *Parser) faultRecord(msg []byte, h head) {
 	}
 }
 
+// refine corrects a class by the rest of the text: a capture can fail for
+// another reason than memory, and the disk that is full can be shared memory.
+func refine(class metrics.Cause, text []byte) metrics.Cause {
+	switch class {
+	case metrics.CauseCaptureOOM:
+		_, why, _ := bytes.Cut(text, []byte("failed"))
+		switch {
+		case bytes.Contains(why, []byte("illegal memory access")):
+			return metrics.CauseIllegalAccess
+		case len(bytes.Trim(why, ": .")) > 0 && !bytes.Contains(why, []byte("memory")) && !bytes.Contains(why, []byte("Memory")):
+			return metrics.CauseStartupFailed
+		}
+	case metrics.CauseDiskFull:
+		if bytes.Contains(text, []byte("shm")) {
+			return metrics.CauseShmFull
+		}
+	}
+	return class
+}
+
 // signed gives the fault of a line that a signature told.
 func (p *Parser) signed(s signature, text []byte, h head) {
-	f := Fault{Class: s.class, Weight: s.weight, Phase: s.phase, Detail: metrics.Mask(metrics.Clean(string(text), maxDetail))}
+	f := Fault{Class: refine(s.class, text), Weight: s.weight, Phase: s.phase, Detail: metrics.Mask(metrics.Clean(string(text), maxDetail))}
 	if s.class == metrics.CauseWorkerDied {
 		for _, key := range []string{"exit code: ", "Exit code: ", "exit code "} {
 			if f.Exit = after(text, key); f.Exit.Known {
@@ -252,12 +275,6 @@ func (p *Parser) signed(s signature, text []byte, h head) {
 			}
 		}
 		f.PID = int(after(text, "pid=").V)
-	}
-	if s.class == metrics.CauseCaptureOOM && (bytes.Contains(text, []byte("illegal memory access"))) {
-		f.Class = metrics.CauseIllegalAccess
-	}
-	if s.class == metrics.CauseDiskFull && bytes.Contains(text, []byte("shm")) {
-		f.Class = metrics.CauseShmFull
 	}
 	if s.class == metrics.CauseNCCLTimeout {
 		h.rank = ncclRank(text)

@@ -51,6 +51,15 @@ func (p *Parser) outerLen(b []byte) int {
 			return end + 1 + spaces(b[end+1:])
 		}
 	case c == '[':
+		// "[36m", a colour whose escape character was lost in a copy.
+		for n := 1; n < len(b) && n < 10; n++ {
+			if b[n] == 'm' && n > 1 {
+				return n + 1 + spaces(b[n+1:])
+			}
+			if !digit(b[n]) && b[n] != ';' {
+				break
+			}
+		}
 		// "[rank1]: " of torch, but not "[rank1]:[E…" of NCCL, which is read whole.
 		if bytes.HasPrefix(b, []byte("[rank")) {
 			if v, n := parseNum(b, len("[rank")); v.Known && v.V < 1<<14 && bytes.HasPrefix(b[n:], []byte("]: ")) {
@@ -104,12 +113,33 @@ func (p *Parser) rfc3339(b []byte) int {
 	}
 	t, err := time.Parse(time.RFC3339Nano, string(b[:end]))
 	if err != nil {
+		t, err = time.Parse("2006-01-02T15:04:05.999999999Z0700", string(b[:end])) // journalctl's short-iso
+	}
+	if err != nil {
 		return 0
 	}
 	if p.outer.IsZero() {
 		p.outer = t
 	}
-	return end + 1
+	return end + 1 + unitLen(b[end+1:])
+}
+
+// unitLen measures journald's "host unit[pid]: ".
+func unitLen(b []byte) int {
+	end := bytes.Index(b[:min(len(b), 120)], []byte("]: "))
+	if end < 0 {
+		return 0
+	}
+	open := bytes.LastIndexByte(b[:end], '[')
+	if open <= 0 || bytes.Count(b[:open], []byte{' '}) != 1 {
+		return 0
+	}
+	for _, c := range b[open+1 : end] {
+		if !digit(c) {
+			return 0
+		}
+	}
+	return end + 3
 }
 
 // severityLen measures the severity that a cloud export puts before its stamp.

@@ -96,7 +96,19 @@ func TestLines(t *testing.T) {
 			"[2026-02-24 12:00:00] Initialization failed. warmup error: Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nrequests.exceptions.ReadTimeout: read timed out\n",
 			[]string{"1 2026-02-24 12:00:00 fault warmup-failed 2 start-up", "3 2026-02-24 12:00:00 fault startup-failed 2 start-up"},
 		},
-		"gpu prefix": {"[gpu=3] Decode batch. #running-req: 1, #token: 2, token usage: 0.00, gen throughput (token/s): 3.00, #queue-req: 0", []string{"1 TP3 batch decode=true probe=false run=1 queue=0 gen=3 tok=2"}},
+		"a traceback in the journal": {
+			"2026-02-24T12:00:00+0100 gpu7 sglang[12]: [2026-02-24 12:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\n" +
+				"2026-02-24T12:00:00+0100 gpu7 sglang[12]:   File \"/x/sglang/srt/a.py\", line 1, in f\n" +
+				"2026-02-24T12:00:00+0100 gpu7 sglang[12]: RuntimeError: CUDA error: device-side assert triggered\n",
+			[]string{"3 2026-02-24 12:00:00 TP0 fault device-assert 1"},
+		},
+		"colours without their escape": {"[36m(Actor pid=9, ip=10.0.0.1)[0m RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", []string{"1 fault startup-no-kv-memory 1 start-up"}},
+		"a capture that fails without memory": {
+			"Exception: Capture cuda graph failed: PassManager::run failed\n", []string{"1 fault startup-failed 1 capture"},
+		},
+		"killed by Ray for memory": {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n", []string{"1 fault host-oom-killed 1"}},
+		"shared memory is full":    {"gpu7:12:12 [0] include/alloc.h:112 NCCL WARN Error: failed to extend /dev/shm/nccl-a to 9637892 bytes\n", []string{"1 fault shm-full 1"}},
+		"gpu prefix":               {"[gpu=3] Decode batch. #running-req: 1, #token: 2, token usage: 0.00, gen throughput (token/s): 3.00, #queue-req: 0", []string{"1 TP3 batch decode=true probe=false run=1 queue=0 gen=3 tok=2"}},
 		"health probe": {
 			"[2026-02-24 12:45:54 TP0] Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, input throughput (token/s): 3.58, cuda graph: False",
 			[]string{"1 2026-02-24 12:45:54 TP0 batch decode=false probe=true run=0 queue=0 gen=unknown tok=unknown"},

@@ -94,6 +94,9 @@ func (p *Parser) traceLine(b []byte) bool {
 	if s.phase == "" {
 		s.phase = t.hint.phase
 	}
+	if ok {
+		s.class = refine(s.class, b)
+	}
 	if s.class == metrics.CauseCUDAOOM && s.phase == PhaseCapture {
 		s.class = metrics.CauseCaptureOOM
 	}
