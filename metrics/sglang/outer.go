@@ -14,11 +14,12 @@ func trimBorder(b []byte) []byte {
 	}
 	if left {
 		b = b[len(bar):]
+		b = b[space(b):]
 	}
 	if right {
 		b = bytes.TrimSuffix(b, bar)
 	}
-	return bytes.Trim(b, " ")
+	return bytes.TrimRight(b, " ")
 }
 
 // stripOuter removes what log collectors put before a line: severity words, RFC
@@ -48,13 +49,13 @@ func (p *Parser) outerLen(b []byte) int {
 		// (Actor pid=…, ip=…)
 		if end := bytes.IndexByte(b[:min(len(b), 160)], ')'); end > 0 && bytes.Contains(b[:end], []byte("pid=")) {
 			p.rayPID = int(after(b[:end], "pid=").V)
-			return end + 1 + spaces(b[end+1:])
+			return end + 1 + space(b[end+1:])
 		}
 	case c == '[':
 		// "[36m", a colour whose escape character was lost in a copy.
 		for n := 1; n < len(b) && n < 10; n++ {
 			if b[n] == 'm' && n > 1 {
-				return n + 1 + spaces(b[n+1:])
+				return n + 1 + space(b[n+1:])
 			}
 			if !digit(b[n]) && b[n] != ';' {
 				break
@@ -69,7 +70,7 @@ func (p *Parser) outerLen(b []byte) int {
 		}
 		if bytes.HasPrefix(b, []byte("[pod/")) || bytes.HasPrefix(b, []byte("[container/")) {
 			if end := bytes.IndexByte(b[:min(len(b), 300)], ']'); end > 0 {
-				return end + 1 + spaces(b[end+1:])
+				return end + 1 + space(b[end+1:])
 			}
 		}
 	case digit(c):
@@ -92,6 +93,15 @@ func (p *Parser) outerLen(b []byte) int {
 		return n
 	}
 	return composeLen(b)
+}
+
+// space is the length of the one space that ends a prefix; what follows belongs
+// to the line, whose indent tells a traceback's frames.
+func space(b []byte) int {
+	if len(b) > 0 && b[0] == ' ' {
+		return 1
+	}
+	return 0
 }
 
 func spaces(b []byte) int {

@@ -53,7 +53,7 @@ func (p *Parser) traceLine(b []byte) bool {
 		p.closeTrace()
 		return false
 	}
-	if b[0] == ' ' || b[0] == '\t' {
+	if b[0] == ' ' || b[0] == '\t' || bytes.HasPrefix(b, []byte(`File "`)) {
 		if bytes.HasPrefix(bytes.TrimLeft(b, " \t"), []byte("File ")) {
 			t.ours = t.ours || bytes.Contains(b, []byte("sglang/srt"))
 			for _, f := range frameHints {
