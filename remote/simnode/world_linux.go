@@ -17,6 +17,10 @@ import (
 // step is how often real time moves the model.
 const step = 100 * time.Millisecond
 
+// clientScale shortens what a client that is started here takes before its first
+// request.
+const clientScale = 0.2
+
 // world is the node's one clockwork: it moves the model with real time, hands
 // what the model does to the processes that play it, and tells the model what
 // has really become of them.
@@ -144,7 +148,8 @@ func (w *world) welcome(l *link, m message) *player {
 		w.servers = append(w.servers, p)
 	case "client":
 		if !known {
-			w.node.StartClient(model.ClientLaunch{Argv: w.places.modelArgv(m.Argv), Env: m.Env, Dir: w.places.modelPath(m.Dir), PID: m.PID})
+			w.node.StartClient(model.ClientLaunch{Argv: w.places.modelArgv(m.Argv), Env: m.Env,
+				Dir: w.places.modelPath(m.Dir), PID: m.PID, Scale: clientScale})
 		}
 		if p.role != model.OldClient {
 			w.clients = append(w.clients, p)

@@ -23,6 +23,7 @@ type client struct {
 	ended       time.Duration
 	alive       bool
 	concurrency int
+	scale       float64       // of the time that reading the prompts takes
 	timeout     time.Duration // of a request, 0 none (--timeout, in seconds)
 	names       []string
 	cursor      map[*part]int // prompt that is asked for next
@@ -83,6 +84,9 @@ func (n *Node) StartClient(l ClientLaunch) int {
 	if c.concurrency == 0 {
 		c.concurrency = 150
 	}
+	if c.scale = l.Scale; c.scale == 0 {
+		c.scale = 1
+	}
 	if n.cli != nil && n.cli.alive {
 		n.extra = append(n.extra, &other{client: n.cli})
 	}
@@ -103,7 +107,7 @@ func (c *client) load() {
 			c.cursor[p] = p.past
 		}
 	}
-	c.n.after(c.n.scenario.clientLoad, func() {
+	c.n.after(time.Duration(float64(c.n.scenario.clientLoad)*c.scale), func() {
 		for range c.concurrency {
 			s := &slot{port: c.n.connection()}
 			c.slots = append(c.slots, s)

@@ -170,6 +170,8 @@ type ClientLaunch struct {
 	// Parts are the names of the parts to fill in order; nil takes all that
 	// argv names (--parts), else every part below its target.
 	Parts []string
+	// Scale multiplies the time that reading the prompts takes, 0 means 1.
+	Scale float64
 }
 
 // Phase is how far a server has come.
