@@ -137,21 +137,16 @@ func kernelText(chunks []model.Chunk) string {
 }
 
 // writeModel leaves the folder that the server's command line names.
-func writeModel(p places, processes []model.Process) error {
-	for _, process := range processes {
-		folder := valueOf(process.Argv, "--model-path")
-		if folder == "" {
-			continue
-		}
-		if err := os.MkdirAll(p.file(folder), 0o700); err != nil {
-			return err
-		}
-		config := `{"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "num_hidden_layers": 61}` + "\n"
-		if err := os.WriteFile(filepath.Join(p.file(folder), "config.json"), []byte(config), 0o600); err != nil {
-			return err
-		}
+func writeModel(p places, server []string) error {
+	folder := valueOf(server, "--model-path")
+	if folder == "" {
+		return nil
 	}
-	return nil
+	if err := os.MkdirAll(p.file(folder), 0o700); err != nil {
+		return err
+	}
+	config := `{"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "num_hidden_layers": 61}` + "\n"
+	return os.WriteFile(filepath.Join(p.file(folder), "config.json"), []byte(config), 0o600)
 }
 
 // writeRows writes the part's rows of the past; a part without rows has no file.
@@ -187,20 +182,24 @@ func writeRows(path string, part model.Part, recent []model.Row) error {
 
 // writeStarters leaves the start scripts that an operator would have used, and
 // the client program that they name.
-func writeStarters(p places, processes []model.Process, past model.Past) error {
+func writeStarters(p places, server, client []string, past model.Past) error {
 	data := p.data(past)
-	scripts := map[string]string{
+	files := map[string]string{
 		"run_inference.py": "# Played by the simulated node: see start_client.sh for how it is started.\n",
 	}
-	for _, process := range processes {
-		name := map[model.Role]string{model.ServerMain: "start_server.sh", model.ClientMain: "start_client.sh"}[process.Role]
-		if name == "" {
-			continue
+	for name, start := range map[string]struct {
+		argv []string
+		log  string
+	}{
+		"start_server.sh": {server, past.ServerLog},
+		"start_client.sh": {client, past.ClientLog},
+	} {
+		if len(start.argv) > 0 {
+			files[name] = fmt.Sprintf("#!/bin/sh\ncd %s || exit 1\nnohup %s >> %s 2>&1 < /dev/null &\n",
+				data, quoted(p.argv(start.argv)), p.file(start.log))
 		}
-		scripts[name] = fmt.Sprintf("#!/bin/sh\ncd %s || exit 1\nnohup %s >> %s 2>&1 < /dev/null &\n",
-			p.file(process.Dir), quoted(p.argv(process.Argv)), p.logOf(process.Role, past))
 	}
-	for name, text := range scripts {
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(data, name), []byte(text), 0o755); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package simnode
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -31,6 +32,12 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(n.RootPID, n.Dir)
 		select {}
+	}
+	// The tests wait far more than they work.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

@@ -12,37 +12,38 @@ import (
 	"github.com/runvigil/runvigil/remote/simnode/model"
 )
 
-// found says what each scenario is found with.
+// found says what the scenarios are found with; of any other a node must come
+// up all the same.
 var found = map[string]struct {
 	server, client bool
 	gpus           string // pattern in nvidia-smi's answer to a plain query
 	kernel         string
 }{
-	"story":       {server: true, client: true},
-	"ramp":        {server: true, client: true},
-	"healthy":     {server: true, client: true},
-	"idle":        {server: true},
-	"loading":     {server: true},
-	"oom":         {client: true},
-	"hang":        {server: true, client: true},
-	"client-dead": {server: true},
-	"no-server":   {client: true},
-	"gpu-lost":    {server: true, client: true, gpus: "GPU is lost", kernel: "Xid"},
+	"story":        {server: true, client: true},
+	"ramp":         {server: true, client: true},
+	"healthy":      {server: true, client: true},
+	"idle":         {server: true},
+	"loading":      {server: true},
+	"oom":          {client: true},
+	"hang":         {server: true, client: true},
+	"client-dead":  {server: true},
+	"no-server":    {client: true},
+	"gpu-lost":     {server: true, client: true, gpus: "GPU is lost", kernel: "Xid"},
+	"client-twice": {server: true, client: true},
+	"work-lost":    {server: true, client: true},
+	"gpu-held":     {client: true},
 }
 
 func TestEveryScenario(t *testing.T) {
 	for _, s := range model.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			want, listed := found[s.Name]
-			if !listed {
-				t.Fatal("what this scenario is found with is not written down here")
-			}
 			n, client := startNode(t, s.Name)
-			if got := find(n.RootPID, "sglang.launch_server") != 0; got != want.server {
-				t.Errorf("server there: %v", got)
+			if got := find(n.RootPID, "sglang.launch_server"); listed && (got != 0) != want.server || got != n.ServerPID {
+				t.Errorf("server %d, reported %d", got, n.ServerPID)
 			}
-			if got := find(n.RootPID, "run_inference.py") != 0; got != want.client {
-				t.Errorf("client there: %v", got)
+			if got := find(n.RootPID, "run_inference.py"); listed && (got != 0) != want.client || (got != 0) != (n.ClientPID != 0) {
+				t.Errorf("client %d, reported %d", got, n.ClientPID)
 			}
 			out := run(t, client, "nvidia-smi --query-gpu=index,memory.used --format=csv,noheader; true")
 			if !strings.Contains(out, want.gpus) {
@@ -59,6 +60,21 @@ func TestEveryScenario(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOrphanIsKilled frees the card that an orphan of an earlier server holds.
+func TestOrphanIsKilled(t *testing.T) {
+	n, client := startNode(t, "gpu-held")
+	orphan := find(n.RootPID, "sglang::scheduler_TP")
+	if orphan == 0 {
+		t.Fatal("no orphan")
+	}
+	const held = "nvidia-smi --query-compute-apps=pid --format=csv,noheader"
+	if out := run(t, client, held); out != fmt.Sprintf("%d\n", orphan) {
+		t.Errorf("compute processes %q, want the orphan %d", out, orphan)
+	}
+	run(t, client, fmt.Sprintf("kill -9 %d", orphan))
+	waitFor(t, "no compute process is left", 5*time.Second, func() bool { return run(t, client, held) == "" })
 }
 
 func TestPreRolled(t *testing.T) {

@@ -143,7 +143,8 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 	p := newPlaces(dir, port)
 	node := model.New(scenario, time.Now().Round(0))
 	past, processes := node.Past(), node.Processes()
-	if err := errors.Join(layOut(p, past, self), writeStarters(p, processes, past), writeModel(p, processes)); err != nil {
+	serverArgv, clientArgv := node.Server().Argv, node.Client().Argv
+	if err := errors.Join(layOut(p, past, self), writeStarters(p, serverArgv, clientArgv, past), writeModel(p, serverArgv)); err != nil {
 		return report{}, fmt.Errorf("lay out the node's files in %s: %w", dir, err)
 	}
 	w := newWorld(node, p, spawn)
