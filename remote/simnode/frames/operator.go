@@ -24,7 +24,7 @@ func (s *Source) Opening() []metrics.Frame {
 		}
 	}
 	return []metrics.Frame{
-		metrics.JSONFrame(metrics.KindConfig, "", s.at, config),
+		metrics.JSONFrame(metrics.KindConfig, s.name, s.at, config),
 		metrics.JSONFrame(metrics.KindGuards, "config", s.at, config.Guards),
 		metrics.JSONFrame(metrics.KindStarts, "", s.at, s.starts()),
 		metrics.JSONFrame(metrics.KindSaved, "", s.at, saved),
@@ -33,7 +33,7 @@ func (s *Source) Opening() []metrics.Frame {
 
 func (s *Source) config() metrics.Config {
 	c := metrics.Config{
-		Node: s.name, Targets: []metrics.ConfigTarget{{Rows: int64(s.job)}},
+		Node: s.name, Interval: time.Second, Targets: []metrics.ConfigTarget{{Rows: int64(s.job)}},
 		Datasets:   []string{path.Join(s.past.RowsFolder, "*.jsonl")},
 		ClientLogs: []string{s.past.ClientLog}, ServerLogs: []string{s.past.ServerLog},
 		Guards: []metrics.Guard{{
@@ -43,6 +43,10 @@ func (s *Source) config() metrics.Config {
 	}
 	for _, p := range s.past.Parts {
 		c.Targets = append(c.Targets, metrics.ConfigTarget{Path: p.File, Rows: int64(p.Target)})
+	}
+	if client := s.node.Client(); len(client.Argv) > 0 {
+		c.ClientCommand = fmt.Sprintf("cd %s && exec %s", client.Dir, strings.Join(client.Argv, " "))
+		c.ClientResumable = true
 	}
 	return c
 }

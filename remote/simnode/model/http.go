@@ -158,7 +158,7 @@ func (s *server) health(port int, method, target, path string) Reply {
 			answer(s.reply(port, method, target, 200, "text/plain", ""))
 		case s.n.at-asked >= 20*time.Second:
 			done = true
-			s.log(mainRank, "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: %s. last_heartbeat time: %s",
+			s.warn(mainRank, "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: %s. last_heartbeat time: %s",
 				s.n.wall(asked).Format("15:04:05"), s.n.wall(s.eng.count.lastBatch).Format("15:04:05"))
 			answer(s.reply(port, method, target, 503, "text/plain", ""))
 		default:

@@ -8,9 +8,16 @@ import (
 
 const mainRank = -1
 
-// log writes one record of the server: rank -1 is the main process, which
+// log writes one record of level INFO: rank -1 is the main process, which
 // prints none.
 func (s *server) log(rank int, format string, args ...any) {
+	if s.flags.LogLevel == "info" || s.flags.LogLevel == "debug" {
+		s.warn(rank, format, args...)
+	}
+}
+
+// warn writes one record of a higher level.
+func (s *server) warn(rank int, format string, args ...any) {
 	s.write(Stderr, s.prefix(rank)+fmt.Sprintf(format, args...)+"\n")
 }
 
@@ -29,6 +36,9 @@ func (s *server) info(format string, args ...any) {
 
 // access writes an access line, which uvicorn sends to standard output.
 func (s *server) access(port int, request string, status int) {
+	if s.flags.LogLevel != "info" && s.flags.LogLevel != "debug" {
+		return
+	}
 	s.write(Stdout, fmt.Sprintf("%sINFO:     127.0.0.1:%d - \"%s HTTP/1.1\" %d %s\n",
 		s.prefix(mainRank), port, request, status, statusText(status)))
 }
@@ -84,7 +94,7 @@ func (e *engine) logDecode() {
 
 func (e *engine) logRetract(taken, gained, before int) {
 	for rank := range e.flags.TP {
-		e.s.log(rank, "KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_tokens_gained: %d, #new_token_ratio: %.4f -> %.4f",
+		e.s.warn(rank, "KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_tokens_gained: %d, #new_token_ratio: %.4f -> %.4f",
 			taken, gained, float64(before)/1e6, float64(e.ratio)/1e6)
 	}
 }

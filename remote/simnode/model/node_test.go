@@ -357,3 +357,17 @@ func BenchmarkSixHours(b *testing.B) {
 		n.Advance(noon.Add(6 * time.Hour))
 	}
 }
+
+func TestLogLevelWarningSaysNothingOfBatches(t *testing.T) {
+	sc := run("quiet", "", time.Minute)
+	sc.script[0].do = launch(with(serverArgv, "--log-level", "warning"))
+	n := New(sc, noon)
+	n.Signal(n.pidOf(ServerMain), SIGQUIT)
+	out := n.Advance(noon.Add(time.Second))
+	if text := joined(n.Past().Output); strings.Contains(text, "batch, ") || strings.Contains(text, "HTTP/1.1") {
+		t.Errorf("the log says %.400q", text)
+	}
+	if text := joined(out); !strings.Contains(text, "SIGQUIT received.") {
+		t.Errorf("the end says %q", text)
+	}
+}

@@ -153,9 +153,9 @@ func (s *server) signal(role Role, sig Signal) {
 		s.die(137)
 	case SIGQUIT:
 		if s.listening() {
-			s.log(mainRank, "SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
+			s.warn(mainRank, "SIGQUIT received. signum=None, frame=None. It usually means one child failed.")
 		} else {
-			s.log(mainRank, "Received sigquit from a child process. It usually means the child failed.")
+			s.warn(mainRank, "Received sigquit from a child process. It usually means the child failed.")
 		}
 		s.die(137)
 	case SIGTERM:
@@ -197,8 +197,8 @@ func (s *server) child(role Role, sig Signal) {
 		return
 	}
 	if rank, ok := role.rank(); ok && !s.listening() {
-		s.log(mainRank, "Rank %d scheduler is dead. Please check if there are relevant logs.", rank)
-		s.log(mainRank, "Exit code: %d", -int(sig))
+		s.warn(mainRank, "Rank %d scheduler is dead. Please check if there are relevant logs.", rank)
+		s.warn(mainRank, "Exit code: %d", -int(sig))
 		s.raw("Traceback (most recent call last):\n  File \"/usr/local/lib/python3.12/dist-packages/sglang/srt/entrypoints/engine.py\", line 1004, in _wait_for_scheduler_ready\n    raise e\nEOFError\n")
 		s.die(1)
 		return
@@ -212,7 +212,7 @@ func (s *server) child(role Role, sig Signal) {
 // a limit, looking every 5 seconds, and a client that keeps sending keeps it
 // alive.
 func (s *server) term() {
-	s.log(mainRank, "SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
+	s.warn(mainRank, "SIGTERM received. signum=None frame=None. Draining requests and shutting down...")
 	s.phase = PhaseDraining
 	var look func()
 	look = func() {
@@ -221,11 +221,11 @@ func (s *server) term() {
 		}
 		ids := s.waiting()
 		if len(ids) == 0 {
-			s.log(mainRank, "Gracefully exiting... No more requests in queue.")
+			s.warn(mainRank, "Gracefully exiting... No more requests in queue.")
 			s.die(137)
 			return
 		}
-		s.log(mainRank, "Gracefully exiting... Remaining number of requests %d. Remaining requests remaining_rids=['%s'].",
+		s.warn(mainRank, "Gracefully exiting... Remaining number of requests %d. Remaining requests remaining_rids=['%s'].",
 			len(ids), strings.Join(ids, "', '"))
 		s.n.after(5*time.Second, look)
 	}
@@ -276,11 +276,11 @@ func (s *server) outOfMemory(need int64) {
 		return b.String()
 	}
 	s.eng.hung = true
-	s.n.after(300*time.Millisecond, func() { s.log(first, "%s", frames(first)) })
+	s.n.after(300*time.Millisecond, func() { s.warn(first, "%s", frames(first)) })
 	s.n.after(340*time.Millisecond, func() {
 		for rank := range s.flags.TP {
 			if rank != first && s.alive() {
-				s.log(rank, "%s", frames(rank))
+				s.warn(rank, "%s", frames(rank))
 			}
 		}
 	})
@@ -308,10 +308,10 @@ func (e *engine) hang() {
 		}
 		for rank := range e.flags.TP {
 			pid := e.s.pids[Scheduler(rank)]
-			e.s.log(rank, "Pyspy dump for PID %d:\nProcess %d: sglang::scheduler_TP%d\nThread %d (active): \"MainThread\"\n    synchronize (torch/cuda/streams.py:231)\n    event_loop_overlap (sglang/srt/managers/scheduler.py:1124)", pid, pid, rank, pid)
+			e.s.warn(rank, "Pyspy dump for PID %d:\nProcess %d: sglang::scheduler_TP%d\nThread %d (active): \"MainThread\"\n    synchronize (torch/cuda/streams.py:231)\n    event_loop_overlap (sglang/srt/managers/scheduler.py:1124)", pid, pid, rank, pid)
 		}
 		for rank := range e.flags.TP {
-			e.s.log(rank, "Scheduler watchdog timeout (self.watchdog_timeout=%d, self.soft=False)", e.flags.Watchdog)
+			e.s.warn(rank, "Scheduler watchdog timeout (self.watchdog_timeout=%d, self.soft=False)", e.flags.Watchdog)
 		}
 		e.n.after(5*time.Second, func() {
 			if e.s.alive() {

@@ -269,10 +269,10 @@ func (s *server) usage(bad error) {
 
 // fail is a start that ends in an exception of one rank.
 func (s *server) fail(rank int, last string) {
-	s.log(rank, "Scheduler hit an exception: Traceback (most recent call last):\n"+
+	s.warn(rank, "Scheduler hit an exception: Traceback (most recent call last):\n"+
 		"  File \"/usr/local/lib/python3.12/dist-packages/sglang/srt/managers/scheduler.py\", line 2994, in run_scheduler_process\n"+
 		"    scheduler = Scheduler(\n%s\n", last)
-	s.log(mainRank, "Received sigquit from a child process. It usually means the child failed.")
+	s.warn(mainRank, "Received sigquit from a child process. It usually means the child failed.")
 	s.die(137)
 }
 
