@@ -2,6 +2,7 @@ package tui
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -187,7 +188,14 @@ func grapheme(s string) (g string, w, n int) {
 		}
 		return s[:1], 1, 1
 	}
+	if r, size := utf8.DecodeRuneInString(s); r == utf8.RuneError && size <= 1 {
+		return "\ufffd", 1, 1
+	}
 	g, w = ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
+	if valid := validPrefix(g); valid < len(g) {
+		g = g[:valid]
+		w = ansi.StringWidth(g)
+	}
 	n = len(g)
 	if n == 0 {
 		return "", 0, 1
@@ -205,6 +213,18 @@ func grapheme(s string) (g string, w, n int) {
 		return "", 0, n
 	}
 	return g, w, n
+}
+
+// validPrefix is the length of s up to its first byte that is not UTF-8.
+func validPrefix(s string) int {
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return i
+		}
+		i += n
+	}
+	return len(s)
 }
 
 // controlC1 guards against text that was not cleaned: some terminals take

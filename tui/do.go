@@ -179,9 +179,8 @@ func (msg shellMsg) apply(m *Model) tea.Cmd {
 
 // focusText is what is in focus, as text.
 func (m *Model) focusText() string {
-	if m.dirty || m.drawn == nil {
-		m.draw()
-	}
+	m.draw()
+	m.dirty = true // what is said about the copy is drawn after it
 	c := m.drawn
 	if v, ok := m.top().(*logView); ok {
 		b := v.buf(m)

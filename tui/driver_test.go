@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -32,7 +33,10 @@ func drive(t *testing.T, w, h int, s *metrics.Snapshot, do func(d *driver), chan
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		defer func() {
+			cancel()
+			time.Sleep(time.Minute) // what waits for its time ends
+		}()
 		act := &fakeActions{}
 		opt := Options{Node: "gpu7", Actions: act, Theme: SchemeDark}
 		for _, c := range change {

@@ -148,6 +148,7 @@ func (m *Model) takePrompt() tea.Cmd {
 
 // Update takes one message. Keys are drawn at once; data at most every drawEvery.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	was := m.dirty
 	m.dirty = true
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -164,7 +165,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case snapshotMsg:
 		m.live = msg.s
-		m.dirty = !m.paused || !m.at.IsZero() || m.snap == nil
+		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
 		return m, m.takeSnapshot(drawEvery)
 	case promptMsg:
@@ -189,7 +190,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case applier:
 		return m, msg.apply(m)
 	default:
-		m.dirty = false
+		m.dirty = was
 	}
 	return m, nil
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
+// leastGPU is the room that one GPU needs: index, sign, memory, utilisation.
+const leastGPU = 16
+
 // drawGPUs draws one row a GPU, in as many columns as the pane has room for.
 // Equal bars do not shout: colour is for the one that differs.
 func (m *Model) drawGPUs(c *canvas) {
@@ -45,12 +48,15 @@ func (m *Model) drawGPUs(c *canvas) {
 		a.cut(0, 0, a.w(), "GPUs are being looked for", stDim)
 		return
 	}
-	const gap = 3
+	gap := 3
 	cols := max((n+a.h()-1)/max(a.h(), 1), 1)
 	if n > 1 && a.w() >= 76 {
 		cols = max(cols, 2)
 	}
-	most := max((a.w()+gap)/(20+gap), 1)
+	if cols > 2 {
+		gap = 2
+	}
+	most := max((a.w()+gap)/(leastGPU+gap), 1)
 	cols = min(cols, most)
 	perCol := (n + cols - 1) / cols
 	cw := (a.w() - (cols-1)*gap) / cols
@@ -63,7 +69,7 @@ func (m *Model) drawGPUs(c *canvas) {
 		m.drawGPU(a.sub(x, y, cw, 1), p, &s.GPUs[i], odd[i], m.marked(PaneGPU, i))
 	}
 	if perCol > a.h() {
-		a.put(max(a.w()-12, 0), a.h()-1, fmt.Sprintf(" + %d: 4 enter", (perCol-a.h())*cols), stWarn)
+		a.right(a.h()-1, line{sp(fmt.Sprintf(" + %d more: 4 enter", n-a.h()*cols), stWarn)})
 	}
 }
 
@@ -240,7 +246,11 @@ func (m *Model) drawGPU(a area, p pen, g *metrics.GPU, o odd, marked bool) {
 		x = a.put(x, 0, sp.s, st)
 	}
 	// The bar takes what the figures leave: memory 9, utilisation 6, temperature 7, power 7.
-	fixed := x + 10 + 6
+	memory, memW := gibOfMiB, 10
+	if w < leastGPU+4 {
+		memory, memW = func(v float64) string { return one(v / 1024) }, 6
+	}
+	fixed := x + memW + 6
 	showTemp, showPower := w >= fixed+6+7, w >= fixed+6+7+7
 	if showTemp {
 		fixed += 7
@@ -262,7 +272,7 @@ func (m *Model) drawGPU(a area, p pen, g *metrics.GPU, o odd, marked bool) {
 		x = a.put(x, 0, full, on(st))
 		x = a.put(x, 0, rest, on(stFaint))
 	}
-	put(g.MemUsed, gibOfMiB, 10, o.mem)
+	put(g.MemUsed, memory, memW, o.mem)
 	put(g.Util, func(v float64) string { return whole(v) + " %" }, 6, o.util)
 	if showTemp {
 		put(g.Temp, func(v float64) string { return whole(v) + " °C" }, 7, o.temp)

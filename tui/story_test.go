@@ -58,7 +58,10 @@ func storyLoad(t time.Time) (running, queued, tokens, tps float64) {
 		tps *= 0.75 + s/400
 	}
 	tps *= 1 + 0.02*wobble(t, 2)
-	per := 420 + 4006*(1-math.Exp(-s/300))
+	per := 420 + 731*s/140
+	if s > 140 {
+		per = 1151 + 3275*(1-math.Exp(-(s-140)/200))
+	}
 	tokens = math.Min(running*per, 154900+wobble(t, 3)*1500)
 	return running, 150 - running, tokens, tps
 }

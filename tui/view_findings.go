@@ -95,9 +95,9 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 			y++
 		}
 	}
+	a.put(1, y, severitySign[f.Severity], severityStyle(f.Severity))
 	for _, row := range wrap(f.Title, a.w()-4, 3) {
-		x := a.put(1, y, severitySign[f.Severity]+" ", severityStyle(f.Severity))
-		a.put(x, y, row, stStrong)
+		a.put(3, y, row, stStrong)
 		y++
 	}
 	y++

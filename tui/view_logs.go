@@ -230,7 +230,7 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	case b.apart:
 		state = sp("far back, G follows", stWarn)
 	case v.back:
-		state = sp(fmt.Sprintf("%s lines below, G follows", commas(int64(max(end-v.top-v.page, 0)))), stWarn)
+		state = sp(plural(max(end-v.top-v.page, 0), "line")+" below, G follows", stWarn)
 	case !m.at.IsZero():
 		state = sp("as it was", stInfo)
 	}
@@ -290,7 +290,7 @@ func (v *logView) move(m *Model, d motion) tea.Cmd {
 	case movePageDown:
 		by = max(v.page/2, 1)
 	case moveTop:
-		by = -v.top
+		by = -max(v.top, 1)
 	case moveBottom:
 		v.follow()
 		return nil

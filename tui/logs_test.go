@@ -1,0 +1,183 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+func logTail(first, n int) *metrics.LogTail {
+	t := &metrics.LogTail{Path: "/l", First: int64(first), Size: int64((first + n - 1) * 100), Offset: int64((first + n - 1) * 100)}
+	for i := range n {
+		no := first + i
+		l := metrics.LogLine{Text: fmt.Sprintf("line %d", no), Off: int64((no - 1) * 100), At: storyNow.Add(time.Duration(no-2000) * time.Second)}
+		if no%500 == 0 {
+			l.Text, l.Level = fmt.Sprintf("ERROR line %d", no), 2
+		}
+		t.Lines = append(t.Lines, l)
+	}
+	return t
+}
+
+// fileSlice answers queries as a node with 2,000 such lines would.
+func fileSlice(q LogQuery) LogSlice {
+	all := logTail(1, 2000).Lines
+	cut := func(from, to, hit int) LogSlice {
+		from, to = max(from, 0), min(to, len(all))
+		return LogSlice{Path: q.Path, Lines: append([]metrics.LogLine(nil), all[from:to]...), First: int64(from + 1), Start: int64(from * 100), End: int64(to * 100), Hit: hit}
+	}
+	before := len(all)
+	if q.Before >= 0 && q.At.IsZero() && q.After == 0 {
+		before = int(q.Before / 100)
+	}
+	switch {
+	case !q.At.IsZero():
+		for i, l := range all {
+			if !l.At.Before(q.At) {
+				return cut(i-20, i+80, min(i, 20))
+			}
+		}
+	case q.Search != "" || q.Errors:
+		for i := before - 1; i >= 0; i-- {
+			if q.Errors && all[i].Level == 2 || q.Search != "" && strings.Contains(all[i].Text, q.Search) {
+				return cut(i-20, i+80, min(i, 20))
+			}
+		}
+		return LogSlice{Path: q.Path, Hit: -1}
+	case q.After > 0:
+		i := int(q.After+99) / 100
+		return cut(i, i+100, -1)
+	}
+	return cut(before-100, before, -1)
+}
+
+func logScene(first, n int) *metrics.Snapshot {
+	s := sceneSettled()
+	t := logTail(first, n)
+	t.Path = storyLog
+	s.Logs[storyLog] = t
+	return s
+}
+
+func TestLogFollows(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.Press("l").See("line 2000", "following").NotSee("line 1900")
+		more := logScene(1811, 200)
+		d.Send(snapshotMsg{more}).See("line 2010", "following")
+		d.Press("k").See("G follows").Send(snapshotMsg{logScene(1821, 200)}).NotSee("line 2020").Press("G").See("line 2020", "following")
+		d.Press("ctrl+u").NotSee("line 2020").Press("ctrl+d").See("following", "line 2020")
+	})
+}
+
+func TestLogReadsBackOnDemand(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.act.slice = fileSlice
+		d.Press("l", "g")
+		d.Press("k").See("line 17").NotSee("reading")
+		if len(d.act.queries) == 0 || d.act.queries[0].Before != 180000 {
+			t.Fatalf("queries %+v", d.act.queries)
+		}
+		for range 19 {
+			d.Press("g", "k")
+		}
+		d.Press("g").See("line 1 ")
+		n := len(d.act.queries)
+		d.Press("k")
+		if len(d.act.queries) != n {
+			t.Error("the beginning of the file is asked for again")
+		}
+		d.Press("G").See("line 2000", "following")
+	})
+}
+
+func TestLogSearch(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.act.slice = fileSlice
+		d.Press("l", "/").Type("line 190").Press("enter").See("/line 190  10 of 10", "line 1909")
+		d.Press("n", "n").See("8 of 10").Press("N").See("9 of 10").Press("N", "N").See("nothing newer")
+		d.Press("/").Type("line 777").Press("enter").See("line 777", "/line 777  1 of 1", "far back, G follows")
+		d.Press("G").See("following", "line 2000")
+		d.Press("/").Type("never there").Press("enter").See("nothing further back")
+		d.Press("/", "enter").NotSee("never there").Press("n").See("nothing to search for")
+		d.Press("!").See("ERROR line 2000").Press("!").See("ERROR line 1500").Press("!", "!").See("ERROR line 500").Press("!").See("nothing further back")
+	})
+	if m := newMatcher("Error"); m.in("an error") || !m.in("an Error") {
+		t.Error("capitals in the search do not count")
+	}
+	if m := newMatcher("error"); !m.in("an ERROR") {
+		t.Error("a search without capitals does")
+	}
+}
+
+func TestLogTimeJump(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.act.slice = fileSlice
+		d.Press("l", "@").Type("12:15:07").Press("enter").See("line 1940")
+		d.Press("@").Type("11:50").Press("enter").See("line 433", "far back")
+		d.Press("ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d", "ctrl+d").See("line 5")
+		d.Press("@").Type("soon").Press("enter").See("a time as 03:12")
+		d.Press("@", "esc", "@", "enter")
+		d.act.fail = errNode
+		d.Press("@").Type("11:45").Press("enter").See("log: node unreachable")
+	})
+}
+
+func TestLogWrapAndCut(t *testing.T) {
+	s := logScene(1801, 200)
+	s.Logs[storyLog].Lines[199].Text = strings.Repeat("long ", 40) + "END"
+	s.Logs[storyLog].Lines[198].Text = strings.Repeat("漢字", 80) + "ENDE"
+	drive(t, 100, 30, s, func(d *driver) {
+		d.Press("l").NotSee("END").See("›").Press("w").See("END", "ENDE", "wrapped").Press("w").NotSee("END")
+		d.Press("right", "right", "l", "l", "l", "l").See("END").Press("left", "h", "left", "left", "left", "left", "left").See("long long")
+		d.Press("tab").See("is empty").Press("tab").See("server log")
+	})
+}
+
+// Where a tail does not touch what is there, it replaces it: no line stands in a
+// wrong place.
+func TestLogBufJoin(t *testing.T) {
+	b := &logBuf{}
+	b.join(logTail(1, 10))
+	b.join(logTail(5, 10))
+	if len(b.lines) != 14 || b.lines[13].Text != "line 14" || !b.head {
+		t.Fatalf("%d lines, %+v", len(b.lines), b.lines[len(b.lines)-1])
+	}
+	b.join(logTail(100, 10))
+	if len(b.lines) != 10 || b.first != 100 || b.head {
+		t.Fatalf("after a gap %d lines from %d", len(b.lines), b.first)
+	}
+	b.join(logTail(1, 5))
+	if len(b.lines) != 5 || b.first != 1 {
+		t.Fatalf("after a new file %d lines from %d", len(b.lines), b.first)
+	}
+	other := logTail(1, 8)
+	for i := range other.Lines {
+		other.Lines[i].Text = "other"
+	}
+	b.join(other)
+	if len(b.lines) != 8 || b.lines[0].Text != "other" {
+		t.Fatalf("a replaced file keeps %+v", b.lines[0])
+	}
+	unknown := logTail(20, 6)
+	unknown.First = 0
+	c := &logBuf{}
+	c.join(unknown)
+	next := logTail(23, 6)
+	next.First = 0
+	c.join(next)
+	if len(c.lines) != 9 || c.lines[8].Text != "line 28" {
+		t.Fatalf("without numbers %d lines", len(c.lines))
+	}
+	big := &logBuf{}
+	for i := 0; i < 60; i++ {
+		big.join(logTail(1+i*1000, 1000))
+		big.join(logTail(1+i*1000+500, 1000))
+	}
+	if len(big.lines) > bufLimit || big.first+int64(len(big.lines)) != 60501 {
+		t.Fatalf("%d lines from %d", len(big.lines), big.first)
+	}
+	big.join(nil)
+}
