@@ -180,13 +180,25 @@ func (g *gpus) watchSlow(ctx context.Context) {
 			var rows strings.Builder
 			rows.WriteString(appFields + "\n")
 			for line := range strings.Lines(text) {
-				if line = metrics.Clean(metrics.Mask(strings.TrimSpace(line)), 1000); strings.Count(line, ",") >= 3 {
+				if line = appRow(line); line != "" {
 					rows.WriteString(line + "\n")
 				}
 			}
 			g.p.emit(metrics.KindGPUApps, "", time.Time{}, []byte(rows.String()))
 		}
 	})
+}
+
+// appRow masks and cleans one row of the compute processes: pid, name (which
+// may hold commas and secrets), memory, GPU. Other lines give "".
+func appRow(line string) string {
+	cells := strings.Split(strings.TrimSpace(line), ",")
+	n := len(cells)
+	if n < 4 {
+		return ""
+	}
+	name := metrics.Clean(metrics.Mask(strings.Join(cells[1:n-2], ",")), 300)
+	return metrics.Clean(cells[0], 20) + "," + name + "," + metrics.Clean(cells[n-2], 40) + "," + metrics.Clean(cells[n-1], 80)
 }
 
 // watchOneShots asks again and again, where the node grants no session for a

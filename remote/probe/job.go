@@ -56,8 +56,20 @@ func (p *Probe) job(ctx context.Context, slot, code string, limit time.Duration)
 			if state == "D" {
 				return nil, -1, errStuck
 			}
-			p.ctl.call(ctx, "jk "+slot)
+			p.kill(ctx, slot)
 			return nil, -1, errLate
+		}
+	}
+}
+
+// kill ends a job and frees its slot, unless it hangs in the kernel.
+func (p *Probe) kill(ctx context.Context, slot string) {
+	for range 10 {
+		if _, err := p.ctl.call(ctx, "jk "+slot); err != nil || !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+		if _, _, state, err := p.poll(ctx, slot); err != nil || state == "" {
+			return
 		}
 	}
 }

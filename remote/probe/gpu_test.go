@@ -1,0 +1,171 @@
+package probe
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+const help = `List of valid properties to query for the switch "--query-gpu=":
+
+Section about index properties
+"index"
+Zero based index of the GPU. Can change at each boot.
+
+"name" or "gpu_name"
+"uuid" or "gpu_uuid"
+"memory.total"
+"memory.used"
+Total memory allocated by active contexts ("quoted in text" is no field).
+"memory.free"
+"utilization.gpu"
+"temperature.gpu"
+"power.draw"
+"clocks.current.sm" or "clocks.sm"
+"clocks_throttle_reasons.active"
+`
+
+func TestChooseFields(t *testing.T) {
+	stream, static := chooseFields(help)
+	if want := []string{"index", "memory.used", "memory.free", "utilization.gpu", "temperature.gpu", "power.draw", "clocks.current.sm", "clocks_throttle_reasons.active"}; !slices.Equal(stream, want) {
+		t.Errorf("stream %v", stream)
+	}
+	if want := []string{"index", "uuid", "name", "memory.total"}; !slices.Equal(static, want) {
+		t.Errorf("static %v", static)
+	}
+	stream, static = chooseFields("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+	if !slices.Equal(stream, coreStream) || !slices.Equal(static, coreStatic) {
+		t.Errorf("without a list: %v %v", stream, static)
+	}
+	if got := refusedField("Field \"bogus\" is not a valid field to query.\n\n"); got != "bogus" {
+		t.Errorf("refused %q", got)
+	}
+}
+
+// smiScript is a node's nvidia-smi; stream is what it does for -lms.
+func smiScript(stream string) string {
+	return `#!/bin/sh
+case "$*" in
+--help-query-gpu) cat <<'E'
+` + help + `E
+;;
+*query-compute-apps*) echo "4242, python3 --api-key secretsecretsecret, 123398 MiB, GPU-1" ;;
+*-lms*) ` + stream + ` ;;
+*query-gpu*) echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887" ;;
+esac
+`
+}
+
+const twoRows = `printf '%s, 91000, 5000, 99, 64, 412.3, 2100, 0x0000000000000000\n' 0 1`
+
+func gpuNode(t *testing.T, script string) *localNode {
+	dir := t.TempDir()
+	write(t, dir+"/nvidia-smi", script)
+	n := newLocalNode(t)
+	n.path(dir)
+	return n
+}
+
+func TestGPUStream(t *testing.T) {
+	w := watch(t, gpuNode(t, smiScript("while :; do "+twoRows+"; sleep 0.3; done")), Options{})
+	f := w.until("a sample", kind(metrics.KindGPU))
+	want := "index,memory.used,memory.free,utilization.gpu,temperature.gpu,power.draw,clocks.current.sm,clocks_throttle_reasons.active\n" +
+		"0, 91000, 5000, 99, 64, 412.3, 2100, 0x0000000000000000\n1, 91000, 5000, 99, 64, 412.3, 2100, 0x0000000000000000\n"
+	if string(f.Data) != want {
+		t.Errorf("sample %q", f.Data)
+	}
+	f = w.until("what does not change", kind(metrics.KindGPUStatic))
+	if string(f.Data) != "index,uuid,name,memory.total\n0, GPU-1, NVIDIA RTX PRO 6000, 97887\n" {
+		t.Errorf("static %q", f.Data)
+	}
+	f = w.until("the processes", kind(metrics.KindGPUApps))
+	if !strings.HasPrefix(string(f.Data), appFields+"\n4242, python3") || strings.Contains(string(f.Data), "secretsecret") {
+		t.Errorf("processes %q", f.Data)
+	}
+}
+
+func TestGPUFailures(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stream string
+		ok     func(metrics.GPUErrorFact) bool
+	}{
+		"no driver": {
+			"echo \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\"; exit 9",
+			func(f metrics.GPUErrorFact) bool { return f.RC == 9 && strings.Contains(f.Text, "communicate") },
+		},
+		"no devices": {
+			"echo No devices were found; exit 6",
+			func(f metrics.GPUErrorFact) bool { return f.RC == 6 && f.Text == "No devices were found" },
+		},
+		"one lost among others": {
+			twoRows + "; echo 'Unable to determine the device handle for GPU0000:BA:00.0: GPU is lost.  Reboot the system to recover this GPU'; sleep 60",
+			func(f metrics.GPUErrorFact) bool { return strings.Contains(f.Text, "GPU is lost") && !f.Stuck },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := watch(t, gpuNode(t, smiScript(tc.stream)), Options{})
+			w.until("the failure", decoded(metrics.KindGPUError, tc.ok))
+		})
+	}
+}
+
+func TestGPUAbsent(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/nvidia-smi"); err == nil {
+		t.Log("this machine has an nvidia-smi where drivers put it: only its presence is checked")
+		watch(t, newLocalNode(t), Options{}).until("a sample or a failure", func(f metrics.Frame) bool {
+			return f.Kind == metrics.KindGPU || f.Kind == metrics.KindGPUError
+		})
+		return
+	}
+	n := newLocalNode(t)
+	n.env = append(n.env, "PATH=/usr/bin:/bin")
+	w := watch(t, n, Options{})
+	w.until("its absence", decoded(metrics.KindGPUError, func(f metrics.GPUErrorFact) bool { return f.Absent && f.RC == 127 }))
+	w.until("the advice", decoded(metrics.KindProbe, func(f metrics.ProbeFact) bool { return f.State == "absent" && f.Advice != "" }))
+}
+
+// A driver may list a field and refuse it all the same; then it is left out.
+func TestGPURefusedField(t *testing.T) {
+	script := smiScript(`case "$*" in *clocks_throttle*) printf 'Field "clocks_throttle_reasons.active" is not a valid field to query.\n\n'; exit 2 ;; esac
+while :; do printf '%s, 91000, 5000, 99, 64, 412.3, 2100\n' 0 1; sleep 0.3; done`)
+	w := watch(t, gpuNode(t, script), Options{})
+	f := w.until("a sample", kind(metrics.KindGPU))
+	if strings.Contains(string(f.Data), "throttle") || !strings.Contains(string(f.Data), "\n1, 91000") {
+		t.Errorf("sample %q", f.Data)
+	}
+}
+
+// Without a session for the stream, one call after the other runs in the
+// background of ctl.
+func TestGPUOneShots(t *testing.T) {
+	n := gpuNode(t, strings.Replace(smiScript("exit 1"), `echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887"`, `case "$*" in *uuid*) echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887" ;; *) `+twoRows+` ;; esac`, 1))
+	n.most = 1
+	w := watch(t, n, Options{})
+	w.until("a sample", func(f metrics.Frame) bool {
+		return f.Kind == metrics.KindGPU && strings.Contains(string(f.Data), "\n1, 91000")
+	})
+	w.until("the processes", kind(metrics.KindGPUApps))
+	w.until("a sample of the host beside it", kind(metrics.KindSys))
+}
+
+func TestJobs(t *testing.T) {
+	p := New(newLocalNode(t), Options{})
+	t.Cleanup(p.closeChannels)
+	ctx := t.Context()
+	out, rc, err := p.job(ctx, "g", "echo one; echo two >&2; exit 7", 10*time.Second)
+	if err != nil || rc != 7 || string(out) != "one\ntwo\n" {
+		t.Errorf("job: %q %d %v", out, rc, err)
+	}
+	begun := time.Now()
+	if _, _, err = p.job(ctx, "g", "exec sleep 60", time.Millisecond); err != errLate || time.Since(begun) > 5*time.Second {
+		t.Errorf("a slow job: %v after %s", err, time.Since(begun))
+	}
+	out, _, err = p.job(ctx, "g", "head -c 300000 /dev/zero | tr '\\0' x", 10*time.Second)
+	if err != nil || len(out) != 300000 {
+		t.Errorf("after it: %d bytes, %v", len(out), err)
+	}
+}
