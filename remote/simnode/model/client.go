@@ -32,8 +32,6 @@ type client struct {
 	retries     int
 	unbuffered  bool
 	held        []byte
-	errors      int
-	lastReport  int
 }
 
 // slot is one of the requests in flight, with its own connection.

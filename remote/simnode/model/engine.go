@@ -46,7 +46,6 @@ type request struct {
 	port    int // the client's side of the connection
 	arrived time.Duration
 	first   time.Duration
-	probe   bool // a /health probe: no access line for /generate
 	answer  func(finish string)
 	gone    bool // aborted or its connection broke
 }
@@ -80,8 +79,6 @@ type engine struct {
 	lastDecode time.Duration
 	lastFill   time.Duration
 	lastTokens int
-	fullChunks int
-	peakFill   int // most tokens that one prefill has had
 
 	count counters
 }
@@ -94,7 +91,7 @@ type counters struct {
 	retracted                    int
 	retractedIn, retractedOut    int64
 	decodePasses, prefillPasses  int
-	ttft, latency, queued        histogram
+	ttft, latency                histogram
 	lastGen, lastInput           float64
 	lastBatch                    time.Duration
 	lastRunning, lastQueued, use int

@@ -3,7 +3,6 @@ package model
 import (
 	_ "embed"
 	"fmt"
-	"path"
 	"sort"
 	"strconv"
 	"strings"
@@ -232,5 +231,3 @@ func (f Flags) kvTorch() string {
 	}
 	return "torch.bfloat16"
 }
-
-func (f Flags) modelName() string { return path.Base(f.ModelPath) }

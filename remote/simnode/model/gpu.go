@@ -140,7 +140,7 @@ func gpuUUID(i int) string {
 // loseGPU lets a card fall off the bus: the engine's next collective never
 // ends, and the kernel says so.
 func (n *Node) loseGPU(i int) {
-	n.lost, n.lostAt = i, n.at
+	n.lost = i
 	bus := fmt.Sprintf("0000:%02x:00", gpuBuses[i])
 	for k, text := range []string{
 		fmt.Sprintf("NVRM: GPU at PCI:%s: %s", bus, gpuUUID(i)),

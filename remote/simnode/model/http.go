@@ -146,7 +146,7 @@ func (s *server) health(port int, method, target, path string) Reply {
 	asked := s.n.at
 	done := false
 	if !s.eng.hung && len(s.eng.running)+len(s.eng.queue)+len(s.eng.batch) == 0 {
-		s.eng.add(&request{rid: "HEALTH_CHECK_" + fmt.Sprint(s.n.at.Seconds()), prompt: 1, target: 1, limit: 1, port: port, probe: true,
+		s.eng.add(&request{rid: "HEALTH_CHECK_" + fmt.Sprint(s.n.at.Seconds()), prompt: 1, target: 1, limit: 1, port: port,
 			answer: func(string) {}})
 	}
 	var look func()

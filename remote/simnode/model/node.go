@@ -35,8 +35,7 @@ type Node struct {
 	nextConn int
 	tickets  int
 	requests int
-	lost     int // index of the GPU that fell off the bus, -1 none
-	lostAt   time.Duration
+	lost     int    // index of the GPU that fell off the bus, -1 none
 	ids      source // request ids
 }
 

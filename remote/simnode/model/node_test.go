@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -161,16 +162,16 @@ func TestResumedClientRepeatsNothing(t *testing.T) {
 func TestTimeoutsLoseWork(t *testing.T) {
 	n := New(scenario(t, "work-lost"), noon)
 	r, _ := n.HTTP("GET", "/metrics", "", nil)
-	var finished, aborted float64
-	for line := range strings.Lines(string(r.Body)) {
-		fields := strings.Fields(line)
-		if strings.HasPrefix(line, "sglang:num_requests_total{") {
-			fmt.Sscan(fields[1], &finished)
+	value := func(name string) float64 {
+		_, after, found := strings.Cut(string(r.Body), "\n"+name+"{")
+		line, _, _ := strings.Cut(after, "\n")
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if !found || err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
-		if strings.HasPrefix(line, "sglang:num_aborted_requests_total{") {
-			fmt.Sscan(fields[1], &aborted)
-		}
+		return v
 	}
+	finished, aborted := value("sglang:num_requests_total"), value("sglang:num_aborted_requests_total")
 	if landed := float64(len(n.Past().Rows)); aborted < 100 || finished != landed+1 {
 		t.Errorf("%v finished (one of them the warm-up), %v landed, %v aborted", finished, landed, aborted)
 	}

@@ -26,9 +26,6 @@ type server struct {
 	weights float64 // share loaded
 	graphs  bool
 	pinned  bool
-	doomed  string // why this start must fail, "" when it need not
-	drain   bool
-	open    []*request // requests that have not been answered, for the drain's list
 }
 
 // Launch starts a server with new flags and returns the pid of its main

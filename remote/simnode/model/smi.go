@@ -123,7 +123,7 @@ func (n *Node) NvidiaSMI(args []string) (stdout string, code int) {
 		case "--help-query-gpu":
 			return helpQuery(), 0
 		default:
-			return fmt.Sprintf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n"), 1
+			return "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n", 1
 		}
 	}
 	gpus := n.GPUs()
