@@ -72,3 +72,35 @@ func TestCasesInsideCollectors(t *testing.T) {
 		}
 	}
 }
+
+// A terminal that is too narrow folds lines inside words.
+func TestCasesFolded(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(casesDir, "*-sglang-*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, name := range files {
+		base := filepath.Base(name)
+		if strings.HasPrefix(base, "012") {
+			continue // its first prefix is longer than the lines, so that the stamp itself is torn
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%+v", read(data).Level())
+		for _, width := range []int{72, 80, 100, 120, 132, 160, 200} {
+			var out bytes.Buffer
+			for line := range strings.SplitSeq(string(data), "\n") {
+				for len(line) > width {
+					out.WriteString(line[:width] + "\n")
+					line = line[width:]
+				}
+				out.WriteString(line + "\n")
+			}
+			if got := fmt.Sprintf("%+v", read(out.Bytes()).Level()); got != want {
+				t.Errorf("%s folded at %d:\n got %s\nwant %s", base, width, got, want)
+			}
+		}
+	}
+}

@@ -212,6 +212,7 @@ func parseNum(b []byte, i int) (v Num, next int) {
 
 // set stores a value under its key, in the spelling of any version.
 func (b *Batch) set(key []byte, v Num) {
+	b.keys++
 	switch string(key) {
 	case "#running-req", "#running_req":
 		b.Running = v
@@ -294,5 +295,7 @@ func (b *Batch) set(key []byte, v Num) {
 		b.WriteGBs = v
 	case "fwd occupancy":
 		b.Occupancy = v
+	default:
+		b.keys--
 	}
 }

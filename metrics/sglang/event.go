@@ -30,7 +30,8 @@ const (
 	KindSeparator
 )
 
-// Event is one thing the log says. It and what it points to are valid only
+// Event is one thing the log says. A batch with the same line and rank as the
+// one before replaces it: the record turned out to go on. An Event and what it points to are valid only
 // during the call that hands it over; strings may be kept.
 type Event struct {
 	Kind Kind
@@ -89,6 +90,7 @@ type Batch struct {
 
 	// Feature bits that tell versions apart.
 	dot, trailing, inputFirst bool
+	keys                      int // how many keys were read
 }
 
 // Binding is the usage (0 to 1) of the fullest pool and its name: "", full, swa,

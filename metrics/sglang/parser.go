@@ -36,6 +36,14 @@ type Parser struct {
 	heldLine int64
 	heldN    int
 	heldArgs bool
+	// prev is the batch record just given, until another line shows that it was
+	// whole; foldAt is the width at which this log's lines are folded, 0 unknown.
+	prev     []byte
+	prevHead head
+	prevLine int64
+	prevLen  int
+	width    int // of the current physical line
+	foldAt   int
 
 	trace     traceback
 	prompt    int  // lines left of a request's text that runs over several lines
@@ -104,7 +112,7 @@ func (p *Parser) Flush(emit func(*Event)) {
 
 // Reset forgets a line and a record in progress, after a gap in the bytes.
 func (p *Parser) Reset() {
-	p.partial, p.tail, p.held, p.heldN = p.partial[:0], p.tail[:0], p.held[:0], 0
+	p.partial, p.tail, p.held, p.prev, p.heldN = p.partial[:0], p.tail[:0], p.held[:0], p.prev[:0], 0
 	p.trace = traceback{}
 	p.prompt, p.native = 0, false
 }
@@ -161,6 +169,7 @@ var separatorBytes = []byte(metrics.StartSeparator)
 // around it and finds the records in it.
 func (p *Parser) piece(b []byte) {
 	p.outer, p.rayPID, p.outerRank = p.around, 0, NoRank
+	p.width = len(b)
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, 0) >= 0 {
 		b = []byte(metrics.Clean(string(b), 0))
 	}
@@ -279,6 +288,7 @@ func (p *Parser) record(b []byte, h head, n int) {
 		p.prompt = 0
 	}
 	p.release()
+	p.prev = p.prev[:0]
 	p.native = false
 	if h.at.Known || h.rank.Known() {
 		p.last = h
@@ -408,76 +418,13 @@ func (p *Parser) batchLine(body []byte, decode bool, h head, msg []byte) {
 	if p.trace.open && p.trace.head.rank == h.rank {
 		p.closeTrace()
 	}
-	if !parseBatch(&p.batch, body, decode) && p.heldN < maxHeld {
+	if !parseBatch(&p.batch, body, decode) && p.heldN < maxHeld || p.heldN == 0 && p.width == p.foldAt {
 		p.hold(msg, h, false)
 		return
 	}
 	p.begin(KindBatch, h).Batch = &p.batch
 	p.emit(&p.ev)
-}
-
-// hold keeps a record until its next line shows whether it goes on there.
-func (p *Parser) hold(msg []byte, h head, args bool) {
-	if p.heldN == 0 {
-		p.heldLine = p.line
-	}
-	p.heldN++
-	p.held = append(p.held[:0], msg...)
-	p.heldHead, p.heldArgs = h, args
-}
-
-// release gives the held record as it is.
-func (p *Parser) release() {
-	if p.heldN == 0 {
-		return
-	}
-	msg := p.held
-	p.heldN = maxArgs // whatever is missing stays missing
-	line := p.line
-	p.line = p.heldLine
-	p.message(msg, p.heldHead)
-	p.line = line
-	p.heldN = 0
-	p.held = p.held[:0]
-}
-
-// continued tries a line without a prefix as the rest of the held record.
-func (p *Parser) continued(b []byte) bool {
-	if p.heldN == 0 {
-		return false
-	}
-	if len(p.held)+len(b) > maxLine || !p.heldArgs && (p.heldN >= maxHeld || !continues(b)) {
-		p.release()
-		return false
-	}
-	msg := append(p.held, b...)
-	p.held = msg
-	n := p.heldN
-	line := p.line
-	p.line = p.heldLine
-	p.message(msg, p.heldHead)
-	p.line = line
-	if p.heldN == n { // it was whole
-		p.heldN = 0
-		p.held = p.held[:0]
-	}
-	return true
-}
-
-// continues tells a text that can be the rest of a batch line: figures and keys.
-func continues(b []byte) bool {
-	if bytes.IndexByte(b, '=') >= 0 || bytes.IndexByte(b, '|') >= 0 || len(b) > 512 {
-		return false
-	}
-	if bytes.IndexByte(b, ':') >= 0 {
-		return bytes.Contains(b, []byte("throughput")) || bytes.IndexByte(b, '#') >= 0 || bytes.Contains(b, []byte("usage")) || bytes.Contains(b, []byte("graph")) || bytes.Contains(b, []byte("token"))
-	}
-	for _, c := range b {
-		if !digit(c) && c != '.' && c != ',' && c != ' ' {
-			return false
-		}
-	}
-	return true
+	p.prev, p.prevHead, p.prevLine, p.prevLen = append(p.prev[:0], msg...), h, p.line, p.width
 }
 
 // text takes a line, or a part of one, without a prefix.
@@ -489,6 +436,7 @@ func (p *Parser) text(b []byte) {
 	if p.continued(b) {
 		return
 	}
+	p.prev = p.prev[:0]
 	h := head{rank: NoRank}
 	if p.inside(b, h) {
 		return

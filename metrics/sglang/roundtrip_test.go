@@ -310,7 +310,7 @@ func TestRoundTrip(t *testing.T) {
 		w := wants[n]
 		n++
 		got := *ev.Batch
-		w.b.GraphOn, w.b.dot, w.b.trailing, w.b.inputFirst = got.GraphOn, got.dot, got.trailing, got.inputFirst
+		w.b.GraphOn, w.b.keys, w.b.dot, w.b.trailing, w.b.inputFirst = got.GraphOn, got.keys, got.dot, got.trailing, got.inputFirst
 		if got != w.b || ev.At != w.h.at || ev.Rank != w.h.rank {
 			t.Fatalf("line %d: %s\n got %s %s %+v\nwant %s %s %+v", ev.Line, w.text, ev.At, ev.Rank, got, w.h.at, w.h.rank, w.b)
 		}

@@ -183,6 +183,9 @@ func (s *State) applyBatch(ev *Event) Applied {
 		}
 		g.rank = ev.Rank
 	}
+	if g.lastLine == ev.Line && g.last.Decode == b.Decode && g.lastAt == ev.At {
+		return g.replace(b)
+	}
 	g.lastLine = ev.Line
 	if !b.Decode {
 		if !b.Probe {
@@ -222,6 +225,17 @@ func (s *State) group(dp int16) *group {
 		return s.groups[at]
 	}
 	return nil
+}
+
+// replace takes a corrected record in the place of the newest one.
+func (g *group) replace(b *Batch) Applied {
+	g.last = *b
+	if b.Decode {
+		g.decode = *b
+		return Applied{RateUsable: g.usable}
+	}
+	g.prefill = *b
+	return Applied{}
 }
 
 // afterGap tells whether d seconds between two decode lines include idle time.
