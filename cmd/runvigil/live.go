@@ -59,13 +59,12 @@ func (l *live) Retry() { l.link.Retry() }
 
 // Run keeps the link and ticks until ctx ends.
 func (l *live) Run(ctx context.Context, out func(metrics.Frame)) error {
-	var probes sync.WaitGroup
-	defer probes.Wait()
+	probes := make(chan struct{}, 1) // one connection, and so one probe, at a time
 	l.link = remote.NewLink(remote.LinkOptions{
 		Dial: func(ctx context.Context) (*remote.Conn, error) { return remote.Dial(ctx, l.node.target, l.node.dial) },
 		OnUp: func(ctx context.Context, conn *remote.Conn) {
-			probes.Add(1)
-			defer probes.Done()
+			probes <- struct{}{}
+			defer func() { <-probes }()
 			l.serve(ctx, conn, out)
 		},
 	})
@@ -79,6 +78,7 @@ func (l *live) Run(ctx context.Context, out func(metrics.Frame)) error {
 	for {
 		select {
 		case <-done:
+			probes <- struct{}{} // wait for the last one
 			return ctx.Err()
 		case s := <-l.link.Events():
 			out(l.linkFrame(s))
