@@ -25,6 +25,9 @@ type Config struct {
 	ClientResumable bool   `json:"client_resumable,omitempty"`
 	// ServerCommand restarts a supervised server.
 	ServerCommand string `json:"server_command,omitempty"`
+	// Started is when processes began by their own history, by pid. Only the
+	// simulated node claims it: its /proc knows when the demo started them.
+	Started map[int]time.Time `json:"started,omitempty"`
 	// GuardsFile is the guards-only file on the node, beside the data.
 	GuardsFile string `json:"guards_file,omitempty"`
 }

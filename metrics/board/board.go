@@ -203,7 +203,11 @@ func (b *Board) localUnix(sec int64) time.Time {
 }
 
 // startTime is when a process began, on the local clock; zero unknown.
-func (b *Board) startTime(ticks int64) time.Time {
+func (b *Board) startTime(p metrics.Proc) time.Time {
+	if t := b.cfg.Started[p.PID]; !t.IsZero() {
+		return b.local(t)
+	}
+	ticks := p.Start
 	if b.boot.IsZero() || ticks <= 0 {
 		return time.Time{}
 	}

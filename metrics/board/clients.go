@@ -185,7 +185,7 @@ func (b *Board) clientRoot(p metrics.Proc) int {
 
 func (b *Board) newClient(at time.Time, p metrics.Proc) *clientState {
 	c := &clientState{c: metrics.Client{
-		ID: procID(p.PID, p.Start), PID: p.PID, Start: p.Start, Started: b.startTime(p.Start), State: "running", Since: at,
+		ID: procID(p.PID, p.Start), PID: p.PID, Start: p.Start, Started: b.startTime(p), State: "running", Since: at,
 	}, firstSeen: at}
 	if c.c.Started.IsZero() {
 		c.c.Started = at

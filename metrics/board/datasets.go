@@ -414,6 +414,11 @@ func (b *Board) writes(c *clientState, d *metrics.Dataset) bool {
 		if slices.Contains(c.writes, s.Path) || slices.Contains(c.argvFiles, s.Path) {
 			return true
 		}
+		for _, a := range c.c.Argv {
+			if a = strings.TrimRight(a, "/"); len(a) > 1 && path.IsAbs(a) && strings.HasPrefix(s.Path, a+"/") {
+				return true // it was told to write into this folder
+			}
+		}
 	}
 	return c.alive() && !c.c.Started.IsZero() && !d.Grew.Before(c.c.Started)
 }

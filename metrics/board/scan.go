@@ -104,7 +104,7 @@ func procID(pid int, start int64) string { return fmt.Sprintf("%d:%d", pid, star
 
 func (b *Board) newServer(at time.Time, p metrics.Proc, engine string) *serverState {
 	srv := &serverState{s: metrics.Server{
-		ID: procID(p.PID, p.Start), Engine: engine, PID: p.PID, Start: p.Start, Started: b.startTime(p.Start),
+		ID: procID(p.PID, p.Start), Engine: engine, PID: p.PID, Start: p.Start, Started: b.startTime(p),
 		State: metrics.ServerUnknown, Since: at,
 	}, firstSeen: at}
 	if srv.s.Started.IsZero() {

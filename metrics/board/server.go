@@ -387,7 +387,8 @@ func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 	lv := &sec.level
 	out.Step = lv.stepFit()
 	g := &out.Gen
-	g.Ramp = !lv.settled && len(lv.pts) > 0
+	working := out.State != metrics.ServerIdle && out.State != metrics.ServerDown
+	g.Ramp = working && !lv.settled && len(lv.pts) > 0
 	if lv.peak.tps > 0 {
 		p := lv.peak
 		g.Peak, g.PeakAt = metrics.Fixed(p.tps, p.t, sourceLog), p.t

@@ -200,7 +200,8 @@ func (b *Board) snapshotJob(s *metrics.Snapshot) metrics.Job {
 		return j
 	}
 	var rows, landed, perMin float64
-	rowsKnown, landedKnown, rateKnown, targets := true, true, false, true
+	rowsKnown, landedKnown, targets := true, true, true
+	rateKnown, rateMissing := false, false
 	var at time.Time
 	var target int64
 	inferred := false
@@ -226,7 +227,7 @@ func (b *Board) snapshotJob(s *metrics.Snapshot) metrics.Job {
 				j.PerMin.Source = d.PerMin.Source
 			}
 		} else if growing(d, now) {
-			rateKnown = false
+			rateMissing = true
 		}
 		targets = targets && d.Target.Rows > 0
 		target += d.Target.Rows
@@ -236,7 +237,7 @@ func (b *Board) snapshotJob(s *metrics.Snapshot) metrics.Job {
 	if rowsKnown {
 		j.Rows = metrics.Known(rows, at, rowsEvery, "row count")
 	}
-	if rateKnown {
+	if rateKnown && !rateMissing {
 		src := j.PerMin.Source
 		if src == "" {
 			src = "row count"
