@@ -24,6 +24,8 @@ type Actions interface {
 	// Shell gives a shell on the node over the same connection, to be run on
 	// the terminal while the screen is away.
 	Shell(ctx context.Context) (tea.ExecCommand, error)
+	// Reconnect tries the connection again where it waits for a person.
+	Reconnect(ctx context.Context) error
 	// Answer answers a prompt; ok is false where the person declined. It must
 	// not block.
 	Answer(id int, text string, ok bool)

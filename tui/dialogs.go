@@ -101,6 +101,40 @@ func (d *palette) draw(m *Model, screen area) {
 	}
 }
 
+// complete finishes the command's name, or its argument as far as all that fit
+// agree.
+func (d *palette) complete(m *Model, found []binding) {
+	word, arg, hasArg := strings.Cut(strings.TrimLeft(d.in.text(), " "), " ")
+	i := slices.IndexFunc(found, func(b binding) bool { return b.name == word })
+	if !hasArg || i < 0 {
+		if d.sel < len(found) {
+			d.in.set(found[d.sel].name)
+			if found[d.sel].arg != "" {
+				d.in.insert(" ")
+			}
+		}
+		return
+	}
+	if found[i].args == nil {
+		return
+	}
+	common := ""
+	for _, a := range found[i].args(m) {
+		if !strings.HasPrefix(a, arg) && !strings.Contains(a, arg) {
+			continue
+		}
+		if common == "" {
+			common = a
+		}
+		for !strings.HasPrefix(a, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if common != "" {
+		d.in.set(word + " " + common)
+	}
+}
+
 func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	found := d.matches(m)
 	switch k.String() {
@@ -111,13 +145,7 @@ func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	case "up", "ctrl+p":
 		d.sel--
 	case "tab":
-		if d.sel < len(found) {
-			rest := ""
-			if found[d.sel].arg != "" {
-				rest = " "
-			}
-			d.in.set(found[d.sel].name + rest)
-		}
+		d.complete(m, found)
 	case "enter":
 		m.close(d)
 		word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")

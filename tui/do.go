@@ -46,6 +46,11 @@ func doKeys() []binding {
 			do: func(m *Model, arg string) tea.Cmd { return m.target(arg) }},
 		{name: "shell", keys: []string{"s"}, show: "s", group: "Do", short: "shell", help: "a shell on the node over the same connection; its end comes back here",
 			when: func(m *Model) bool { return isLive(m) && !m.opt.ReadOnly }, do: func(m *Model, _ string) tea.Cmd { return m.shell() }},
+		{name: "reconnect", keys: []string{"r"}, show: "r", group: "Do", short: "reconnect", help: "try the connection again where it waits for a person",
+			when: func(m *Model) bool { return isLive(m) && m.live != nil && m.live.Link.Waiting }, do: func(m *Model, _ string) tea.Cmd {
+				act := m.opt.Actions
+				return m.call(func(ctx context.Context) tea.Msg { return sayMsg("connecting again", act.Reconnect(ctx)) })
+			}},
 		{name: "copy", keys: []string{"y"}, show: "y", group: "Do", short: "copy", help: "copy what is in focus as text",
 			do: func(m *Model, _ string) tea.Cmd { return m.copy() }},
 		{name: "save", show: ":save", group: "Do", arg: "NAME", help: "write what is in focus to a file", when: hasActions,

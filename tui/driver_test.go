@@ -173,6 +173,8 @@ type fakeActions struct {
 	row     Row
 	slice   func(LogQuery) LogSlice
 	fail    error
+
+	reconnects int
 }
 
 func (f *fakeActions) Put(_ context.Context, fr metrics.Frame) error {
@@ -211,6 +213,8 @@ func (f *fakeActions) Shell(context.Context) (tea.ExecCommand, error) {
 	}
 	return fakeShell{}, nil
 }
+
+func (f *fakeActions) Reconnect(context.Context) error { f.reconnects++; return f.fail }
 
 func (f *fakeActions) Answer(id int, text string, ok bool) {
 	f.answers = append(f.answers, fmt.Sprintf("%d %q %v", id, text, ok))

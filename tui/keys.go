@@ -19,9 +19,10 @@ type binding struct {
 	show  string   // as a person reads them
 	views []string // where it works; empty: everywhere
 	group string
-	short string // hint in the footer, "" for none
-	help  string // one line
-	arg   string // what the palette's command takes, "" for nothing
+	short string                // hint in the footer, "" for none
+	help  string                // one line
+	arg   string                // what the palette's command takes, "" for nothing
+	args  func(*Model) []string // what can be completed
 	when  func(*Model) bool
 	do    func(m *Model, arg string) tea.Cmd
 }
@@ -121,7 +122,7 @@ func (m *Model) hints() []binding {
 
 // footerRank orders the hints: those a newcomer needs first.
 func footerRank(name string) int {
-	order := []string{"now", "help", "quit", "back", "findings", "logs", "zoom", "range", "history", "rows", "starts", "shell", "client-log", "events", "processes", "copy", "command"}
+	order := []string{"reconnect", "now", "help", "quit", "back", "findings", "logs", "zoom", "range", "history", "rows", "starts", "shell", "client-log", "events", "processes", "copy", "command"}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}
@@ -248,7 +249,7 @@ func timeKeys() []binding {
 	return []binding{
 		{name: "shorter", keys: []string{"["}, show: "[", group: "Time", help: "shorter time in all graphs", do: func(m *Model, _ string) tea.Cmd { m.span = max(m.span-1, 0); return nil }},
 		{name: "longer", keys: []string{"]"}, show: "]", group: "Time", help: "longer time in all graphs", do: func(m *Model, _ string) tea.Cmd { m.span = min(m.span+1, len(ranges)-1); return nil }},
-		{name: "range", show: "[ ]", group: "Time", short: "range", arg: "1m|10m|1h|6h|24h|72h", help: "choose the time in all graphs", do: func(m *Model, arg string) tea.Cmd { return m.setRange(arg) }},
+		{name: "range", show: "[ ]", group: "Time", short: "range", arg: "1m|10m|1h|6h|24h|72h", args: func(*Model) []string { return rangeNames() }, help: "choose the time in all graphs", do: func(m *Model, arg string) tea.Cmd { return m.setRange(arg) }},
 		{name: "history", show: ", .", group: "Time", short: "history", arg: "HH:MM", help: "show everything as it was at a time", do: func(m *Model, arg string) tea.Cmd { return m.setTime(arg) }},
 		{name: "earlier", keys: []string{","}, show: ",", group: "Time", help: "back in time by a sixth of the range, all panes together", do: func(m *Model, _ string) tea.Cmd { m.walk(-1); return nil }},
 		{name: "later", keys: []string{"."}, show: ".", group: "Time", help: "forward in time", do: func(m *Model, _ string) tea.Cmd { m.walk(1); return nil }},
@@ -301,11 +302,15 @@ func (m *Model) setRange(arg string) tea.Cmd {
 			return nil
 		}
 	}
+	return m.say("range: one of " + strings.Join(rangeNames(), ", "))
+}
+
+func rangeNames() []string {
 	names := make([]string, len(ranges))
 	for i, r := range ranges {
 		names[i] = r.name
 	}
-	return m.say("range: one of " + strings.Join(names, ", "))
+	return names
 }
 
 // setTime goes to the newest moment of the past that a clock on the node showed

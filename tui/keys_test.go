@@ -269,6 +269,9 @@ func TestPaletteAndHelp(t *testing.T) {
 		d.Press(":").Type("fin").See("what is wrong").Press("tab", "enter").See("evidence").Press("esc")
 		d.Press(":").Type("xyzzy").Press("enter").See("no command xyzzy")
 		d.Press(":").Type("st").Press("down", "up", "enter").See("flags that differ").Press("esc", ":", "esc").See("generation tok/s")
+		d.Press(":").Type("ran").Press("tab").Type("7").Press("tab", "enter").See("[72h]")
+		d.Press(":").Type("logs infer").Press("tab").See(":logs /data/eagle3/synth_100k/logs/").Press("esc")
+		d.Press(":").Type("logs inference_all").Press("tab", "enter").See("client log").Press("esc")
 		d.Press(":").Type("note all is well").Press("enter").See("noted")
 		d.Press(":")
 		d.Send(tea.PasteMsg{Content: "starts\n"})
@@ -348,4 +351,27 @@ func TestWindowTitle(t *testing.T) {
 			t.Errorf("title %q", got)
 		}
 	})
+}
+
+func TestReconnect(t *testing.T) {
+	s := sceneDown()
+	drive(t, 120, 40, s, func(d *driver) {
+		if d.Press("r"); d.act.reconnects != 0 {
+			t.Error("a link that comes back by itself was asked for")
+		}
+		waiting := *s
+		waiting.Link.Waiting = true
+		d.Send(snapshotMsg{&waiting}).See("r reconnects").Press("r").See("connecting again")
+		if d.act.reconnects != 1 {
+			t.Errorf("%d reconnects", d.act.reconnects)
+		}
+	})
+}
+
+// A probe channel that hangs costs its own figures and says so.
+func TestStuckChannel(t *testing.T) {
+	s := sceneSettled()
+	s.Findings = nil
+	s.Channels[1] = metrics.Channel{Name: "gpu", State: "stuck", Since: s.At.Add(-time.Minute), Reason: "nvidia-smi does not end", Advice: "look for state D"}
+	drive(t, 120, 40, s, func(d *driver) { d.See("probe gpu stuck for 1 m: nvidia-smi does not end") })
 }

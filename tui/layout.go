@@ -187,10 +187,13 @@ func (l *Layout) full() {
 		case 1, 5:
 			find++
 		case 3:
-			if rows < 16 {
+			switch {
+			case rows < 11:
 				rows++
-			} else {
+			case gpu < 10:
 				gpu++
+			default:
+				find++
 			}
 		}
 		extra--

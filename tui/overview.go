@@ -204,6 +204,9 @@ func (m *Model) clockLine(p pen, wide bool) line {
 	switch s.Link.Status {
 	case metrics.LinkDown:
 		badge("LINK DOWN "+p.age(s.Link.Since), roleCrit)
+		if s.Link.Waiting {
+			add("r reconnects", stAccent.bold())
+		}
 	case metrics.LinkSuspect:
 		badge("LINK SILENT", roleWarn)
 	case metrics.LinkConnecting:

@@ -29,7 +29,7 @@ func (m *Model) drawGPUs(c *canvas) {
 		a.fit(1, 0, a.w()-2, 2, append([]seg{label}, gpuSegs(p, s, m.opt.ASCII)...)...)
 		return
 	}
-	title, rights := gpuTitle(p, s)
+	title, rights := gpuTitle(p, s, m.layout.Rect[PaneGPU].W)
 	a := m.frame(c, PaneGPU, m.layout.Mode, title, rights...)
 	if a.r.Empty() {
 		return
@@ -75,7 +75,7 @@ func (m *Model) drawGPUs(c *canvas) {
 
 // gpuTitle says whether memory is safe: what was free after the engine took its
 // share, and the least that was free since.
-func gpuTitle(p pen, s *metrics.Snapshot) (title line, rights []line) {
+func gpuTitle(p pen, s *metrics.Snapshot, w int) (title line, rights []line) {
 	n := len(s.GPUs)
 	if n == 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func gpuTitle(p pen, s *metrics.Snapshot) (title line, rights []line) {
 	safe := func(after, since string) line {
 		var l line
 		if srv := s.Server(); srv != nil && srv.Headroom.Known {
-			l = append(l, sp("free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom)), sp(after, stDim))
+			l = append(l, headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom)), sp(after, stDim))
 		}
 		if low := lowest(s.GPUs); low.Known {
 			if len(l) > 0 {
@@ -109,6 +109,12 @@ func gpuTitle(p pen, s *metrics.Snapshot) (title line, rights []line) {
 		return l
 	}
 	long, short := safe(" after capture", "lowest since "), safe("", "lowest ")
+	if title.width()+short.width()+18 > w {
+		title = title[:1]
+	}
+	if title.width()+short.width()+18 > w {
+		title = line{sp(fmt.Sprintf("  %d", n), stDim)}
+	}
 	if known {
 		watt := line{sp("  ", stText), sp(watts(power), stText)}
 		rights = append(rights, append(long[:len(long):len(long)], watt...), append(short[:len(short):len(short)], watt...))
@@ -130,6 +136,17 @@ func headroomStyle(f metrics.Figure) style {
 		return stWarn.bold()
 	}
 	return stStrong
+}
+
+// headroomSign says at a glance whether memory is safe.
+func headroomSign(f metrics.Figure) span {
+	switch headroomStyle(f) {
+	case stCrit.bold():
+		return sp("✖", stCrit.bold())
+	case stWarn.bold():
+		return sp("▲", stWarn.bold())
+	}
+	return sp("●", stOK)
 }
 
 // lowest is the smallest free memory of any GPU since the server was ready, MiB.
@@ -313,7 +330,7 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 	segs := []seg{{0, line{sp(fmt.Sprintf("%d×", len(s.GPUs)), stDim)}}}
 	if nMem > 0 && total > 0 {
 		full, rest := bar(mem/total, 8, ascii)
-		segs = append(segs, seg{3, line{sp(full, p.style(newest, stData)), sp(rest, stFaint)}}, seg{1, line{sp(gibOfMiB(mem/nMem), st)}})
+		segs = append(segs, seg{5, line{sp(full, p.style(newest, stData)), sp(rest, stFaint)}}, seg{2, line{sp(gibOfMiB(mem/nMem), st)}})
 	} else {
 		segs = append(segs, seg{1, line{sp(metrics.Dash+" GiB", stDim)}})
 	}
@@ -321,10 +338,10 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		segs = append(segs, seg{1, line{sp(whole(util/nUtil)+" %", st)}})
 	}
 	if hottest.Known {
-		segs = append(segs, seg{2, line{sp(whole(hottest.V)+" °C", st)}})
+		segs = append(segs, seg{4, line{sp(whole(hottest.V)+" °C", st)}})
 	}
 	if nPower == float64(len(s.GPUs)) {
-		segs = append(segs, seg{2, line{sp(watts(power), st)}})
+		segs = append(segs, seg{3, line{sp(watts(power), st)}})
 	}
 	for i, o := range outliers(s.GPUs) {
 		if g := &s.GPUs[i]; g.Lost != "" {
@@ -334,7 +351,7 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		}
 	}
 	if srv := s.Server(); srv != nil && srv.Headroom.Known {
-		segs = append(segs, seg{2, line{sp("free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom))}})
+		segs = append(segs, seg{1, line{headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom))}})
 	}
 	return segs
 }

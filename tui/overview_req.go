@@ -38,8 +38,17 @@ func (m *Model) drawReq(c *canvas) {
 		a.cut(0, 0, a.w(), "nothing to count without a server", stDim)
 		return
 	}
-	for y, l := range m.reqLines(p, srv, a.w()) {
+	lines := m.reqLines(p, srv, a.w())
+	for y, l := range lines {
 		a.line(0, y, a.w(), l)
+	}
+	if free := a.h() - len(lines) - 1; free >= 8 {
+		m.stackGraphs(a.sub(0, len(lines)+1, a.w(), free), srv.ID, 2, func(i int) (string, string, graphOf) {
+			if i == 0 {
+				return "running", metrics.SeriesRunning, graphOf{floor: 10, every: srv.Running.Every, st: stData}
+			}
+			return "queued", metrics.SeriesQueued, graphOf{floor: 10, every: srv.Queued.Every, st: stData2}
+		})
 	}
 }
 
@@ -142,7 +151,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	}
 	kv := line{name("KV usage"), p.fig(srv.KVUsage, two, 5, kvStyle(srv)), sp("  ", stText)}
 	if srv.KVUsage.Known {
-		barW := min(max(w-label-5-2-20, 6), 24)
+		barW := min(max(w-label-5-2-19, 3), 24)
 		full, rest := bar(srv.KVUsage.V, barW, m.opt.ASCII)
 		kv = append(kv, sp(full, p.style(srv.KVUsage, kvBarStyle(srv))), sp(rest, stFaint))
 	}

@@ -186,16 +186,29 @@ func (m *Model) drawFindingLine(a area, p pen, f *metrics.Finding, marked bool) 
 	a.cut(2, 0, room, f.Title, text)
 }
 
+// arrow leads to what would help, if anything is known.
+func arrow(advice string) string {
+	if advice == "" {
+		return ""
+	}
+	return " → " + advice
+}
+
+// drawCannotTell lists what cannot be known, with what would tell it: probe
+// channels that do not work, and figures without a source.
 func (m *Model) drawCannotTell(a area, p pen, y int) {
+	for _, ch := range p.s.Channels {
+		if ch.State == "ok" || ch.State == "" || y >= a.h() {
+			continue
+		}
+		a.line(0, y, a.w(), line{sp("? ", stWarn), sp("probe "+ch.Name+" "+ch.State+" for "+p.age(ch.Since)+": "+ch.Reason, stDim), sp(arrow(ch.Advice), stDim)})
+		y++
+	}
 	for _, ct := range p.s.CannotTell {
 		if y >= a.h() {
 			return
 		}
-		l := line{sp("? ", stDim), sp(ct.What+": "+ct.Why, stDim)}
-		if ct.Tell != "" {
-			l = append(l, sp(" → "+ct.Tell, stDim))
-		}
-		a.line(0, y, a.w(), l)
+		a.line(0, y, a.w(), line{sp("? ", stDim), sp(ct.What+": "+ct.Why, stDim), sp(arrow(ct.Tell), stDim)})
 		y++
 	}
 }

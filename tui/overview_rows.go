@@ -63,7 +63,14 @@ type rowCols struct {
 func rowColsFor(w int) rowCols {
 	if w < 90 {
 		c := rowCols{name: 14, rows: 7, target: 10, rate: 11, last: 10}
-		c.eta = w - c.name - c.rows - c.target - c.rate - c.last - 2
+		room := func() int { return w - c.name - c.rows - c.target - c.rate - c.last - 2 }
+		if room() < 20 {
+			c.last = 0
+		}
+		if room() < 20 {
+			c.target = 0
+		}
+		c.eta = room()
 		return c
 	}
 	c := rowCols{name: min(max(w*18/100, 20), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 22}
@@ -87,11 +94,11 @@ func (m *Model) drawJob(a area, y int) {
 	if j.Target.Inferred {
 		of += " ≈"
 	}
-	a.put(x, y, of, stDim)
+	a.cut(x, y, c.target, of, stDim)
 	x += c.target + 1
 	x = a.line(x, y, a.w()-x, m.rateOf(p, j.PerMin, c.rate))
 	wide := c.spark + c.last
-	if j.Rows.Known {
+	if j.Rows.Known && wide > 5 {
 		share := j.Rows.V / float64(j.Target.Rows)
 		at := a.put(x, y, padLeft(metrics.Percent(share), 5), stStrong) + 1
 		full, rest := bar(share, wide-8, m.opt.ASCII)
@@ -184,7 +191,7 @@ func (m *Model) drawDataset(a area, p pen, d *metrics.Dataset, marked bool) {
 	if d.Gap > 0 && !d.Grew.IsZero() && p.now().Sub(d.Grew) > 4*max(d.Gap, 15*time.Second) {
 		st = stWarn
 	}
-	a.cut(x, 0, max(c.last-1, 0), "last "+p.recent(d.Grew), on(st))
+	a.cut(x, 0, c.last-1, "last "+p.recent(d.Grew), on(st))
 	x += c.last
 	if d.Target.Rows > 0 || d.ETA.Held != "" {
 		a.line(x, 0, min(max(c.eta-1, 0), w-x), line{sp("ETA ", on(stDim)), sp(p.etaOnly(d.ETA), on(stText))})
@@ -216,7 +223,7 @@ func (m *Model) datasetTail(a area, p pen, d *metrics.Dataset, x int, on func(st
 // clients are.
 func (m *Model) landedSegs(p pen) []seg {
 	var segs []seg
-	if l := landedLine(p, &m.snap.Job, m.layout.W >= 100); len(l) > 0 {
+	if l := landedLine(p, &m.snap.Job, m.layout.W >= 115); len(l) > 0 {
 		segs = append(segs, seg{0, l})
 	}
 	for i, c := range m.snap.Clients {
@@ -282,7 +289,7 @@ func (m *Model) clientLine(p pen, c *metrics.Client) line {
 		if c.Unbuffered != nil && !*c.Unbuffered {
 			st = stStrong
 		}
-		if m.layout.W < 100 {
+		if m.layout.W < 115 {
 			l = append(l, sp(", log ", stText), sp(word, st))
 			if st == stStrong {
 				l = append(l, sp(" (buffered)", stDim))

@@ -20,10 +20,12 @@ func (m *Model) drawSide(c *canvas) {
 	}
 	if firstVisit(s) {
 		a := area(PaneRows)
-		for i, row := range firstLines(s, m.opt.Node) {
-			full := c.area(Rect{1, a.r.Y + i, max(l.W-2, 0), 1})
-			if a.r.Y+i < l.H-1 {
-				full.cut(0, 0, full.w(), row, stText)
+		b := c.area(Rect{1, a.r.Y, max(l.W-2, 0), max(l.H-1-a.r.Y, 0)})
+		y := 0
+		for _, text := range firstLines(s, m.opt.Node) {
+			for _, row := range wrap(text, b.w(), 4) {
+				b.put(0, y, row, stText)
+				y++
 			}
 		}
 		m.drawSideStatus(c.area(l.Rect[PaneFooter]))

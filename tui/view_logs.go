@@ -439,14 +439,10 @@ func (v *logView) goToLine(m *Model, no int64) tea.Cmd {
 
 // nextLog goes to the next watched log by path.
 func (v *logView) nextLog(m *Model) tea.Cmd {
-	if m.snap == nil || len(m.snap.Logs) == 0 {
+	paths := m.logPaths()
+	if len(paths) == 0 {
 		return nil
 	}
-	paths := make([]string, 0, len(m.snap.Logs))
-	for p := range m.snap.Logs {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
 	i := slices.Index(paths, v.path)
 	v.path = paths[(i+1)%len(paths)]
 	return v.opened(m)

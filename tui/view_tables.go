@@ -2,6 +2,8 @@ package tui
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +32,7 @@ func viewKeys() []binding {
 		return m.open(viewLogs)
 	}
 	return []binding{
-		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", help: "the server's log; in it l scrolls and tab goes to the next log",
+		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logPaths, help: "the server's log; in it l scrolls and tab goes to the next log",
 			do: func(m *Model, arg string) tea.Cmd {
 				if arg == "" {
 					arg = m.serverLog()
@@ -45,6 +47,14 @@ func viewKeys() []binding {
 		opens(viewEvents, "v", "Look", "events", "the timeline with notes"),
 		opens(viewProcs, "p", "Look", "processes", "the server's tree, clients, and who holds which GPU memory"),
 	}
+}
+
+// logPaths are the watched logs.
+func (m *Model) logPaths() []string {
+	if m.snap == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m.snap.Logs))
 }
 
 func (m *Model) serverLog() string {

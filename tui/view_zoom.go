@@ -70,8 +70,8 @@ func (v *genView) draw(m *Model, a area) {
 // is twice as high.
 func (m *Model) stackGraphs(a area, of string, n int, graph func(i int) (name, what string, g graphOf)) {
 	const least = 7
-	n = max(min(n, a.h()/least-1), 1)
-	unit := a.h() / (n + 1)
+	n = max(min(n, a.h()/least), 1)
+	unit := max(a.h()/(n+1), min(least, a.h()/n))
 	y := 0
 	for i := range n {
 		h := unit
