@@ -192,6 +192,22 @@ func TestLines(t *testing.T) {
 			"[1.5] NVRM: API mismatch: the client has the version 570.126, but this kernel module has the version 570.124.",
 			Event{Kind: KindMismatch, Class: metrics.CauseDriverMismatch, Xid: -1, PID: -1, Uptime: 1.5},
 		},
+		"AMD": {
+			"[ 99.5] [drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=3",
+			Event{Kind: KindXid, Class: metrics.CauseGPUXid, Xid: -1, PID: -1, Uptime: 99.5},
+		},
+		"dmesg -H": {
+			"[  +0.000012] NVRM: GPU 0000:65:00.0: GPU has fallen off the bus.",
+			Event{Kind: KindLost, Class: metrics.CauseGPULost, Bus: "0000:65:00", Xid: -1, PID: -1, Uptime: -1},
+		},
+		"dmesg -H, first of its minute": {
+			"[Nov29 12:00] Out of memory: Killed process 7 (x) total-vm:1kB, anon-rss:2kB, file-rss:3kB",
+			Event{Kind: KindOOMKill, Class: metrics.CauseHostOOMKilled, PID: 7, Name: "x", Xid: -1, TotalVMKB: 1, AnonRSSKB: 2, FileRSSKB: 3, Uptime: -1},
+		},
+		"earlyoom": {
+			"Nov 29 12:00:01 gpu7 earlyoom[9]: sending SIGTERM to process 4711 uid 0 \"python3\": badness 900",
+			Event{Kind: KindOOMKill, Class: metrics.CauseHostOOMKilled, PID: 4711, Xid: -1, At: time.Date(0, 11, 29, 12, 0, 1, 0, time.UTC), Uptime: -1},
+		},
 		"segfault": {
 			"[1.5] python3[99]: segfault at 0 ip 00007f sp 00007f error 4 in libcuda.so[7f+1]",
 			Event{Kind: KindSegfault, Class: metrics.CauseNativeCrash, PID: 99, Name: "python3", Xid: -1, Uptime: 1.5},

@@ -88,10 +88,8 @@ func (p *Parser) one(b []byte, emit func(*Event)) {
 		Diff: -1, Limit: -1, AnonRSSKB: -1, FileRSSKB: -1, TotalVMKB: -1,
 		Text: metrics.Cut(string(msg), maxText),
 	}
-	if msg[0] == '[' {
-		if p.taskRow(msg, &ev) {
-			emit(&ev)
-		}
+	if msg[0] == '[' && p.taskRow(msg, &ev) {
+		emit(&ev)
 		return
 	}
 	if hit && (gpuLine(msg, &ev) || memoryLine(msg, &ev) || otherLine(msg, &ev)) {
@@ -108,7 +106,7 @@ func gpuLine(msg []byte, ev *Event) bool {
 		ev.Kind, ev.Class, ev.Bus = KindLost, metrics.CauseGPULost, busOf(msg)
 		return true
 	}
-	if bytes.HasPrefix(msg, []byte("amdgpu")) || bytes.Contains(msg[:min(len(msg), 60)], []byte(" amdgpu")) {
+	if bytes.Contains(msg[:min(len(msg), 60)], []byte("amdgpu")) {
 		for _, w := range []string{"ring ", "page fault", "GPU reset", "GPU hang", "uncorrectable"} {
 			if bytes.Contains(msg, []byte(w)) {
 				ev.Kind, ev.Class, ev.Bus = KindXid, metrics.CauseGPUXid, busOf(msg)
@@ -195,7 +193,8 @@ func xidClass(xid int) (class metrics.Cause, consequence bool) {
 	return metrics.CauseGPUXid, false
 }
 
-// busOf finds a PCI address: 0000:0a:00 with an optional function.
+// busOf finds a PCI address, 0000:0a:00; its function is left out, as the driver
+// leaves it out of some lines.
 func busOf(b []byte) string {
 	for i := 0; i+7 <= len(b); i++ {
 		if i > 0 && hex(b[i-1]) {
@@ -206,11 +205,7 @@ func busOf(b []byte) string {
 			n++
 		}
 		if n-i >= 4 && n+6 <= len(b) && b[n] == ':' && hex(b[n+1]) && hex(b[n+2]) && b[n+3] == ':' && hex(b[n+4]) && hex(b[n+5]) {
-			end := n + 6
-			if end+1 < len(b) && b[end] == '.' && hex(b[end+1]) {
-				end += 2
-			}
-			return string(b[i:end])
+			return string(b[i : n+6])
 		}
 	}
 	return ""
@@ -247,6 +242,15 @@ func memoryLine(msg []byte, ev *Event) bool {
 		return true
 	case bytes.HasPrefix(msg, []byte("[ ")) || bytes.Contains(msg, []byte("total_vm")) && bytes.Contains(msg, []byte("oom_score_adj")):
 		return false
+	}
+	// The killers in user space: systemd-oomd names a control group, earlyoom a process.
+	if bytes.Contains(msg, []byte("systemd-oomd")) && bytes.Contains(msg, []byte("Killed /")) {
+		ev.Kind, ev.Class, ev.Cgroup = KindOOMKill, metrics.CauseHostOOMKilled, false
+		return true
+	}
+	if bytes.Contains(msg, []byte("earlyoom")) && bytes.Contains(msg, []byte("sending SIG")) {
+		ev.Kind, ev.Class, ev.PID = KindOOMKill, metrics.CauseHostOOMKilled, after(msg, "to process ")
+		return true
 	}
 	for _, w := range []string{"Killed process ", "Kill process "} {
 		at := bytes.Index(msg, []byte(w))

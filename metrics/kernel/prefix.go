@@ -95,6 +95,15 @@ func (p *prefix) bracket(b []byte) int {
 		return 0
 	}
 	in := bytes.TrimSpace(b[1:end])
+	// dmesg -H prints the time since the line before, or a date without seconds.
+	if len(in) > 1 && in[0] == '+' {
+		if _, err := strconv.ParseFloat(string(in), 64); err == nil {
+			return end + 1
+		}
+	}
+	if len(in) == len("Nov29 12:00") && in[5] == ' ' && in[8] == ':' && monthOf(in[:3]) > 0 {
+		return end + 1
+	}
 	if up, err := strconv.ParseFloat(string(in), 64); err == nil && bytes.IndexByte(in, '.') > 0 && up >= 0 {
 		p.uptime = up
 		return end + 1
