@@ -62,6 +62,13 @@ func parseBar(b []byte) (bar Bar, ok bool) {
 	} else {
 		word := count[bytes.LastIndexAny(count, " :")+1:]
 		n, unit := leadingNumber(word)
+		if gap := len(count) - len(word) - 1; n < 0 && gap > 0 && count[gap] == ' ' {
+			// "10000 examples": the unit stands apart
+			word = count[bytes.LastIndexAny(count[:gap], " :")+1:]
+			if n, unit = leadingNumber(word); unit != "" && unit[0] != ' ' {
+				n = -1
+			}
+		}
 		if n < 0 || unit == "" || !bytes.Contains(inside, []byte("/s")) && !bytes.Contains(inside, []byte("s/")) {
 			return bar, false
 		}

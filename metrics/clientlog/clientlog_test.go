@@ -123,6 +123,7 @@ func TestProgress(t *testing.T) {
 		"hours above a day":                {"Epoch 0:   6%|██        | 32110/500150 [6:30:02<94:35:10,  1.37it/s, loss=2.6, step=3.21e+4]", "Epoch 0 32110/500150 1.37/s 340510 s left"},
 		"slow":                             {"gen: 100%|███| 3/3 [00:02<00:00,  2.50s/it]", "gen 3/3 0.4/s 0 s left"},
 		"without a total":                  {"Processing batches: 12it [00:03,  4.55it/s]", "Processing batches 12/0 4.55/s -1 s left"},
+		"a unit that stands apart":         {"Generating train split: 10000 examples [00:12, 812.11 examples/s]", "Generating train split 10000/0 812.1/s -1 s left"},
 		"units with a prefix":              {" 12%|█  | 1.5k/88.0k [00:01<00:09, 1.37kit/s]", " 1500/88000 1370/s 9 s left"},
 		"updates by CR":                    {"a: 1%|| 1/9 [00:01<00:09, 1.00it/s]\ra: 2%|| 2/9 [00:01<00:09, 1.00it/s]\r", "a 2/9 1/s 9 s left"},
 		"a full bar of an earlier phase":   {"load: 100%|#| 9/9 [00:01<00:00, 1.00it/s]\ngen:   0%|| 0/500 [00:00<?, ?it/s]\n", "gen 0/500 0/s -1 s left"},
@@ -166,6 +167,18 @@ func TestFaults(t *testing.T) {
 		p := primary(s)
 		if string(p.Class) != c.class || p.Where != c.where || s.TimeoutS() != c.timeout || s.Unreachable() != c.unreachable {
 			t.Errorf("%s: %s in %q, timeout %v, unreachable %d", name, p.Class, p.Where, s.TimeoutS(), s.Unreachable())
+		}
+	}
+}
+
+func TestRetry(t *testing.T) {
+	for log, want := range map[string]Retry{
+		"2025-11-02 10:00:01,123 - openai._base_client - INFO - Retrying request to /chat/completions in 0.94 seconds\n": {-1, -1, -1, 0.94, 1},
+		"WARNING attempt 3/5 failed, sleeping 2.5s\n":                                                                    {3, -1, 5, 2.5, 1},
+		"a line about attempt 3/5 without a level\n":                                                                     {-1, -1, -1, -1, 0},
+	} {
+		if got := read([]byte(log)).Retry(); got != want {
+			t.Errorf("%q: %+v, want %+v", log, got, want)
 		}
 	}
 }

@@ -178,8 +178,8 @@ func (s *State) backoff(b []byte) {
 	if sleep < 0 {
 		sleep = numberAfter(b, "retrying in ")
 	}
-	if sleep < 0 {
-		sleep = numberAfter(b, "Retrying in ")
+	if sleep < 0 && bytes.Contains(b, []byte("Retrying ")) {
+		sleep = numberAfter(b, " in ")
 	}
 	if attempt < 0 && try < 0 && sleep < 0 {
 		return
