@@ -24,14 +24,18 @@ type Actions interface {
 	// Shell gives a shell on the node over the same connection, to be run on
 	// the terminal while the screen is away.
 	Shell(ctx context.Context) (tea.ExecCommand, error)
-	// Reconnect tries the connection again where it waits for a person.
-	Reconnect(ctx context.Context) error
 	// Answer answers a prompt; ok is false where the person declined. It must
 	// not block.
 	Answer(id int, text string, ok bool)
 	// Save keeps a text in a file (0600) for a terminal that refuses the
 	// clipboard, and gives its path.
 	Save(ctx context.Context, name, text string) (path string, err error)
+}
+
+// A Reconnecter is an Actions that can try a connection again which waits for a
+// person (Link.Waiting); without it there is no key for that.
+type Reconnecter interface {
+	Reconnect(ctx context.Context) error
 }
 
 // Row is one row of a dataset as bytes of JSON, at most a few hundred kB.
@@ -44,8 +48,8 @@ type Row struct {
 
 // LogQuery asks for lines of a log: with Search or Errors the newest line before
 // Before that fits, with lines around it; with At the first line whose own time
-// is not before it; with After the lines that begin there; else those that end
-// at Before.
+// is not before it; with After the lines between After and Before; else those
+// that end at Before.
 type LogQuery struct {
 	Path   string
 	Before int64 // byte offset; -1: the end

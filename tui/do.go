@@ -22,6 +22,11 @@ func hasActions(m *Model) bool { return m.opt.Actions != nil }
 // live tells that what is asked for by hand reaches a node.
 func isLive(m *Model) bool { return m.opt.Actions != nil && (m.live == nil || !m.live.Replay) }
 
+func canReconnect(m *Model) bool {
+	_, ok := m.opt.Actions.(Reconnecter)
+	return ok && isLive(m) && m.live != nil && m.live.Link.Waiting
+}
+
 func doKeys() []binding {
 	findings := []string{viewOverview, viewFindings}
 	return []binding{
@@ -47,8 +52,8 @@ func doKeys() []binding {
 		{name: "shell", keys: []string{"s"}, show: "s", group: "Do", short: "shell", help: "a shell on the node over the same connection; its end comes back here",
 			when: func(m *Model) bool { return isLive(m) && !m.opt.ReadOnly }, do: func(m *Model, _ string) tea.Cmd { return m.shell() }},
 		{name: "reconnect", keys: []string{"r"}, show: "r", group: "Do", short: "reconnect", help: "try the connection again where it waits for a person",
-			when: func(m *Model) bool { return isLive(m) && m.live != nil && m.live.Link.Waiting }, do: func(m *Model, _ string) tea.Cmd {
-				act := m.opt.Actions
+			when: canReconnect, do: func(m *Model, _ string) tea.Cmd {
+				act := m.opt.Actions.(Reconnecter)
 				return m.call(func(ctx context.Context) tea.Msg { return sayMsg("connecting again", act.Reconnect(ctx)) })
 			}},
 		{name: "copy", keys: []string{"y"}, show: "y", group: "Do", short: "copy", help: "copy what is in focus as text",

@@ -204,7 +204,7 @@ func (m *Model) clockLine(p pen, wide bool) line {
 	switch s.Link.Status {
 	case metrics.LinkDown:
 		badge("LINK DOWN "+p.age(s.Link.Since), roleCrit)
-		if s.Link.Waiting {
+		if canReconnect(m) {
 			add("r reconnects", stAccent.bold())
 		}
 	case metrics.LinkSuspect:

@@ -26,6 +26,9 @@ type logView struct {
 	page   int // rows of the last drawing
 }
 
+// pageBytes is how much of a log is read at once towards its end.
+const pageBytes = 128 << 10
+
 // logMsg is the answer to a query for a part of a log.
 type logMsg struct {
 	q   LogQuery
@@ -304,7 +307,8 @@ func (v *logView) move(m *Model, d motion) tea.Cmd {
 		v.back = false
 	case by > 0 && v.top+v.page >= end:
 		v.top = max(end-v.page, 0)
-		return v.ask(m, LogQuery{Path: v.path, After: b.lines[len(b.lines)-1].Off + 1, Max: 500})
+		from := b.lines[len(b.lines)-1].Off + 1
+		return v.ask(m, LogQuery{Path: v.path, After: from, Before: from + pageBytes})
 	case by < 0 && v.top == 0 && !b.head && len(b.lines) > 0:
 		return v.ask(m, LogQuery{Path: v.path, Before: b.lines[0].Off, Max: 500})
 	}
