@@ -36,11 +36,20 @@ func (e *engine) grown() int {
 // any step, as exponential lengths mean, but the moment is when the pool is
 // just about to be full, and who ends goes evenly through young and old. Drawn
 // freely, the same lengths would make the node swing between 20 and 50 running
-// requests and retract; the run of the story held 35 and did neither.
+// requests and retract; the run of the story held 35 and did neither. Where
+// the pool does not fill, because clients take requests away, the ends come at
+// the rate that their mean length gives, late by a few.
 func (e *engine) steady() {
+	mean := e.n.meanOutput()
+	e.owed += len(e.running)
 	for len(e.running) > 0 {
 		margin := steadyMargin + int(mix(uint64(e.ended)^e.n.scenario.seed)%700)
-		if e.live+2*len(e.running)+margin <= e.capacity {
+		switch {
+		case e.live+2*len(e.running)+margin > e.capacity:
+			e.owed = 0
+		case e.owed >= mostOwed*mean:
+			e.owed -= mean
+		default:
 			return
 		}
 		order := append([]*request(nil), e.running...)
@@ -58,7 +67,7 @@ func (e *engine) settle(on bool) {
 	if e.settled == on {
 		return
 	}
-	e.settled = on
+	e.settled, e.owed = on, 0
 	for _, r := range e.running {
 		if r.limit != outputLimit {
 			continue // not one of the job's
@@ -66,7 +75,7 @@ func (e *engine) settle(on bool) {
 		r.target = r.limit
 		if !on {
 			luck := source(uint64(r.id) ^ e.n.scenario.seed)
-			r.target = min(r.limit, e.output(r)+exponential(float64(e.n.meanSize()), unit(luck.next())))
+			r.target = min(r.limit, e.output(r)+exponential(float64(e.n.meanOutput()), unit(luck.next())))
 		}
 	}
 	sort.SliceStable(e.running, func(i, j int) bool { return e.running[i].ends() < e.running[j].ends() })

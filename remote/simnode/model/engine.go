@@ -18,6 +18,8 @@ const (
 	// retractSteps is for how many steps a retraction makes room
 	// (SGLANG_RETRACT_DECODE_STEPS).
 	retractSteps = 1200
+	// mostOwed is by how many ends steady may be late.
+	mostOwed = 12
 	// steadyMargin is the room, in tokens, that a settled pool keeps at least.
 	steadyMargin = 48
 )
@@ -72,6 +74,7 @@ type engine struct {
 	full    bool // the pool has overflowed since the engine was last idle
 	settled bool // ends are regulated; see steady
 	ended   int  // requests that steady has ended
+	owed    int  // ends that the mean length asks for and steady has not made, in tokens
 	jitter  source
 
 	interval   int // decode forwards since the last Decode line

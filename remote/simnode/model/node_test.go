@@ -172,6 +172,15 @@ func TestTimeoutsLoseWork(t *testing.T) {
 		return v
 	}
 	finished, aborted := value("sglang:num_requests_total"), value("sglang:num_aborted_requests_total")
+	late := 0
+	for _, row := range n.Past().Rows {
+		if noon.Sub(row.At) < 10*time.Minute {
+			late++
+		}
+	}
+	if late < 60 || late > 110 {
+		t.Errorf("%d rows in the last ten minutes, want those of a settled run", late)
+	}
 	if landed := float64(len(n.Past().Rows)); aborted < 100 || finished != landed+1 {
 		t.Errorf("%v finished (one of them the warm-up), %v landed, %v aborted", finished, landed, aborted)
 	}

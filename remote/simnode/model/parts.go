@@ -135,14 +135,19 @@ type rawFinish struct {
 
 func requestID(s *source) string { return fmt.Sprintf("%016x%016x", s.next(), s.next()) }
 
-// meanSize is how long a running request is on average once the ramp is over:
-// of the part that is being filled, prompt and mean output.
-func (n *Node) meanSize() int {
+// filling is the part that is being filled, the last one when none is.
+func (n *Node) filling() *part {
 	for _, p := range n.parts {
 		if p.rows < p.target {
-			return p.prompt + int(p.mean)
+			return p
 		}
 	}
-	last := n.parts[len(n.parts)-1]
-	return last.prompt + int(last.mean)
+	return n.parts[len(n.parts)-1]
 }
+
+// meanOutput is the mean length of its answers.
+func (n *Node) meanOutput() int { return int(n.filling().mean) }
+
+// meanSize is how long a running request is on average once the ramp is over:
+// prompt and mean output.
+func (n *Node) meanSize() int { return n.filling().prompt + n.meanOutput() }
