@@ -163,11 +163,43 @@ type Server struct {
 	LastToken    time.Time // newest proof of a generated token
 	Step         StepFit
 	FinishedWith string // where Finished comes from
+	// Flags are the effective settings by the engine's own names (server_args), nil unknown.
+	Flags map[string]string
+	// Generated is tokens generated since the start, by the engine's counter.
+	Generated Figure
+	// Evicted is tokens that the KV pool evicted since the start.
+	Evicted Figure
+	// NewRequest is when the newest new request was taken into a batch.
+	NewRequest time.Time
+	// Ranks are the data parallel ranks where there are several.
+	Ranks []RankState
+	// Answers is the newest time at which any endpoint answered.
+	Answers time.Time
+	// Scheduler tells whether a process of the engine's scheduler lives, nil unknown.
+	Scheduler *bool
+	// Replaced is the server before this one on the same log or port, nil unknown.
+	Replaced *ReplacedServer
 
 	// End of a server that is gone.
 	Ended    time.Time
 	ExitCode *int
 	Causes   []CauseFact
+}
+
+// RankState is one data parallel rank as its newest batch line tells.
+type RankState struct {
+	DP      int
+	Last    time.Time
+	Running Figure
+}
+
+// ReplacedServer is a server that another one took the place of.
+type ReplacedServer struct {
+	ID    string
+	Argv  []string
+	Ended time.Time
+	// Ours says that a restart of this program did it.
+	Ours bool
 }
 
 // Phase is where a start is.
@@ -208,6 +240,9 @@ type HiCache struct {
 	SizeGB   float64 // --hicache-size, 1e9 bytes a rank; 0 unset
 	HostGB   Figure  // pinned host memory in all, 1e9 bytes
 	LoadBack Figure  // tokens loaded back, total
+	// Watched is since when LoadBack and Evicted are known without a gap, and
+	// Loaded and Evicting when they last rose, zero never.
+	Watched, Loaded, Evicting time.Time
 }
 
 // LogRef is a log that is followed.
@@ -340,6 +375,20 @@ type Dataset struct {
 	MedianInTokens bool
 	Cut            Figure // share of finish_reason length, 0 to 1
 	Err            string
+	// Repeats are rows among the judged ones whose id had been seen before.
+	Repeats Figure
+	// What this file's rows were like before: shares of 1, and the median length.
+	UsualPoor, UsualCut, UsualLength Figure
+	// Reset is the newest time at which the file began anew, nil never.
+	Reset *RowsReset
+}
+
+// RowsReset is a file of rows that was replaced, cut or rewritten.
+type RowsReset struct {
+	At     time.Time
+	Path   string
+	How    string // replaced, truncated, rewritten
+	Before int64  // rows
 }
 
 // Shard is one file of a dataset.
