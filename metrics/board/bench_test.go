@@ -11,7 +11,6 @@ import (
 // frames of that second and one snapshot. A core at 1 Hz is 1e9 ns.
 func BenchmarkSecond(b *testing.B) {
 	s := newSim(b, "healthy")
-	s.connect(s.config())
 	s.run(10 * time.Minute)
 	seconds := 0
 	frames := s.frames[len(s.frames)/2:]
@@ -39,7 +38,6 @@ func BenchmarkSecond(b *testing.B) {
 // BenchmarkBackfill reads the log of three hours.
 func BenchmarkBackfill(b *testing.B) {
 	s := newSim(b, "healthy")
-	s.connect(s.config())
 	s.run(2 * time.Second)
 	var log metrics.Frame
 	for _, f := range s.frames {
@@ -58,7 +56,6 @@ func BenchmarkBackfill(b *testing.B) {
 // BenchmarkSnapshot is what one more look costs.
 func BenchmarkSnapshot(b *testing.B) {
 	s := newSim(b, "healthy")
-	s.connect(s.config())
 	s.run(2 * time.Minute)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -23,6 +23,7 @@ type Board struct {
 	boot    time.Time     // on the local clock
 
 	link      metrics.Link
+	wasUp     bool
 	relinked  time.Time // when the link came back after it was down
 	lastHeard time.Time // newest data before that
 	channels  map[string]metrics.Channel

@@ -43,11 +43,12 @@ func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
 		switch {
 		case l.Status == metrics.LinkDown:
 			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link down", reason)})
-		case l.Status == metrics.LinkUp && !b.link.LastData.IsZero() && was != metrics.LinkSuspect:
+		case l.Status == metrics.LinkUp && b.wasUp && was != metrics.LinkSuspect:
 			b.relinked, b.lastHeard = f.At, b.link.LastData
 			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link up again", reason)})
 		}
 	}
+	b.wasUp = b.wasUp || l.Status == metrics.LinkUp
 	b.link.Status, b.link.Reason, b.link.Waiting = l.Status, reason, l.Waiting
 	if l.RTTms > 0 {
 		b.link.RTT = time.Duration(l.RTTms * float64(time.Millisecond))

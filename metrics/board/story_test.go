@@ -13,15 +13,6 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-func visit(t testing.TB, scenario string, d time.Duration) (*sim, *metrics.Snapshot) {
-	t.Helper()
-	s := newSim(t, scenario)
-	s.saved = 5 * time.Minute
-	s.connect(s.config())
-	s.run(d)
-	return s, s.b.Snapshot()
-}
-
 func within(t *testing.T, what string, f metrics.Figure, lo, hi float64) {
 	t.Helper()
 	if !f.Known || f.V < lo || f.V > hi {
@@ -147,8 +138,6 @@ func TestScenarios(t *testing.T) {
 // What was given away does not change, and the same frames give the same again.
 func TestReplayEqualsLive(t *testing.T) {
 	s := newSim(t, "ramp")
-	s.saved = time.Minute
-	s.connect(s.config())
 	s.run(40 * time.Second)
 	early, n := s.b.Snapshot(), len(s.frames)
 	s.run(40 * time.Second)
@@ -215,7 +204,7 @@ func walk(t *testing.T, where string, v reflect.Value) {
 func TestLinkDown(t *testing.T) {
 	s, before := visit(t, "story", 30*time.Second)
 	s.down = true
-	s.apply(metrics.JSONFrame(metrics.KindLink, "", s.now(), metrics.LinkFact{Status: metrics.LinkDown, Reason: "this machine slept 7 h"}))
+	s.apply(metrics.JSONFrame(metrics.KindLink, "", s.at, metrics.LinkFact{Status: metrics.LinkDown, Reason: "this machine slept 7 h"}))
 	s.run(5 * time.Minute)
 	snap := s.b.Snapshot()
 	if got := snap.At.Sub(before.At); got < 5*time.Minute {
@@ -232,7 +221,7 @@ func TestLinkDown(t *testing.T) {
 		t.Errorf("findings from silence of the link: %s", show(snap))
 	}
 	s.down = false
-	s.apply(metrics.JSONFrame(metrics.KindLink, "", s.now(), metrics.LinkFact{Status: metrics.LinkUp}))
+	s.apply(metrics.JSONFrame(metrics.KindLink, "", s.at, metrics.LinkFact{Status: metrics.LinkUp}))
 	for range 40 {
 		s.run(time.Second)
 		if snap := s.b.Snapshot(); snap.Server().State != metrics.ServerServing || snap.Verdict.Word != metrics.WordOK && snap.Link.Status == metrics.LinkUp && snap.At.Sub(snap.Link.Since) > 10*time.Second {
@@ -247,18 +236,40 @@ func TestLinkDown(t *testing.T) {
 // A log whose stamps are in another zone than the node's is placed by its growth.
 func TestLogInAnotherZone(t *testing.T) {
 	s := newSim(t, "story")
-	s.connect(s.config())
+	s.run(time.Second)
 	session := metrics.Session{
-		Node: "gpu7", BootID: s.node.Host().BootID, Zone: "UTC", HZ: 100,
+		Node: "demo", BootID: s.node.Host().BootID, Zone: "UTC", HZ: 100,
 		Now: s.node.Now(), UptimeS: s.node.Now().Sub(s.node.Host().BootAt).Seconds(),
 	}
-	s.apply(metrics.JSONFrame(metrics.KindSession, "", s.now(), session))
+	s.apply(metrics.JSONFrame(metrics.KindSession, "", s.at, session))
 	s.run(10 * time.Second)
 	snap := s.b.Snapshot()
 	if age := snap.At.Sub(snap.Server().LastBatch); age < -2*time.Second || age > time.Minute {
 		t.Errorf("last batch is %s old: the zone was not derived", age)
 	}
-	if snap.Server().StartNo != 1 || len(snap.Starts) != 1 {
+	if snap.Server().StartNo != 5 || len(snap.Starts) != 5 {
 		t.Errorf("starts: %s", show(snap))
+	}
+}
+
+// Hours of a healthy run, and of an idle server, raise nothing above info and
+// keep memory flat.
+func TestHoursOfHealth(t *testing.T) {
+	for _, sc := range []string{"healthy", "idle"} {
+		s := newSim(t, sc)
+		worst := metrics.SeverityNone
+		for range 15 {
+			s.run(time.Minute)
+			s.frames = nil
+			for _, f := range s.b.Snapshot().Findings {
+				if f.Severity > worst {
+					worst = f.Severity
+					t.Logf("%s: %s %s", sc, f.ID, f.Title)
+				}
+			}
+		}
+		if worst > metrics.SeverityInfo {
+			t.Errorf("%s raised a %s: %s", sc, worst, show(s.b.Snapshot()))
+		}
 	}
 }
