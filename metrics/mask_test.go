@@ -66,6 +66,16 @@ func TestMaskArgvAndEnv(t *testing.T) {
 	}
 }
 
+func TestMaskValue(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"api_key", "hunter2", "***"}, {"api_key", "None", "None"}, {"port", "8000", "8000"}, {"model_path", "https://u:p@h/m", "https://u:***@h/m"},
+	} {
+		if got := MaskValue(c.name, c.value); got != c.want {
+			t.Errorf("MaskValue(%q, %q) = %q, want %q", c.name, c.value, got, c.want)
+		}
+	}
+}
+
 func FuzzMask(f *testing.F) {
 	for _, s := range []string{"api_key='a\\'b", "--api-key v", "http://a:b@c", "Authorization: Bearer x", "\\\"token\\\": \\\"a\\\"", "hf_abcdefghijklmnopqrstuv"} {
 		f.Add(s)

@@ -13,7 +13,6 @@ func (r *Report) Faults() []Fault { return r.faults }
 // judge names the faults: events tell why, exit codes tell how.
 func (p *parser) judge() {
 	r := p.r
-	strong := 0
 	add := func(class metrics.Cause, subject, detail string, line int64) {
 		for _, f := range r.faults {
 			if f.Class == class && f.Subject == subject {
@@ -29,7 +28,7 @@ func (p *parser) judge() {
 			add(class, "", e.Reason+": "+e.Message, e.Line)
 		}
 	}
-	strong = len(r.faults)
+	strong := len(r.faults)
 	for i := range r.Pods {
 		pod := &r.Pods[i]
 		switch pod.Reason {

@@ -93,7 +93,6 @@ type parser struct {
 	blockAt int      // its indent
 	run     *Run     // the state that indented keys describe
 	runAt   int
-	runLine int64
 	lines   map[*Run]int64
 	inList  bool // inside Containers:
 	listAt  int

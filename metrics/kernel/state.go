@@ -13,8 +13,6 @@ type Fault struct {
 	Every float64 // mean seconds between them, 0 unknown
 	// Primary marks the first fault that is no consequence of another.
 	Primary bool
-
-	last Event
 }
 
 // Detail describes the fault in one line.
@@ -49,12 +47,11 @@ func (s *State) Apply(ev *Event) {
 			if ev.AnonRSSKB >= 0 && f.AnonRSSKB < 0 {
 				f.AnonRSSKB, f.FileRSSKB, f.TotalVMKB = ev.AnonRSSKB, ev.FileRSSKB, ev.TotalVMKB
 			}
-			f.last = *ev
 			return
 		}
 	}
 	if len(s.faults) < maxFaults {
-		s.faults = append(s.faults, Fault{Event: *ev, Count: 1, last: *ev})
+		s.faults = append(s.faults, Fault{Event: *ev, Count: 1})
 	}
 }
 

@@ -176,7 +176,7 @@ func journaldLen(b []byte) int {
 	if len(b) < 20 || b[3] != ' ' || b[6] != ' ' || b[9] != ':' || b[12] != ':' || b[15] != ' ' {
 		return 0
 	}
-	if bytes.Index([]byte("JanFebMarAprMayJunJulAugSepOctNovDec"), b[:3]) < 0 {
+	if !bytes.Contains([]byte("JanFebMarAprMayJunJulAugSepOctNovDec"), b[:3]) {
 		return 0
 	}
 	end := bytes.Index(b[:min(len(b), 160)], []byte(": "))

@@ -24,7 +24,6 @@ type Parser struct {
 	line    int64 // number of the current line, from 1
 	partial []byte
 	tail    []byte // end of a line longer than maxLine
-	scratch []byte
 
 	last   head      // prefix of the newest record
 	outer  time.Time // collector's stamp of the current line

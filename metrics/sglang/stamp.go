@@ -127,7 +127,7 @@ func parseHead(b []byte) (h head, n int, ok bool) {
 	if len(b) < 5 || b[0] != '[' {
 		return h, 0, false
 	}
-	i := 1
+	i := 0 // the rank loop expects a separator before each name
 	if digit(b[1]) {
 		h.at, i, ok = parseStamp(b, 1)
 		if !ok {
@@ -140,8 +140,6 @@ func parseHead(b []byte) (h head, n int, ok bool) {
 		}
 	} else if b[1] == 'g' {
 		return parseGPUHead(b)
-	} else {
-		i = 0 // the rank loop expects a separator before each name
 	}
 	for {
 		if i >= len(b) {
@@ -260,12 +258,11 @@ func parseStamp(b []byte, i int) (s Stamp, n int, ok bool) {
 	if i+8 > len(b) {
 		return s, 0, false
 	}
-	year, month, day := 2000, 1, 1
+	year, month, day := 1970, 1, 1
 	switch {
 	case b[i+2] == ':':
-		year, month, day = 1970, 1, 1
 	case b[i+2] == '-':
-		month, day = two(b, i), two(b, i+3)
+		year, month, day = 2000, two(b, i), two(b, i+3)
 		s.Date = true
 		i += 6
 	case i+19 <= len(b) && b[i+4] == '-' && b[i+7] == '-':

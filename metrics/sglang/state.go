@@ -318,7 +318,9 @@ func (s *State) Level() Level {
 				}
 			}
 		}
-		add(&l.InputTPS, g.prefill.InputTPS)
+		if d, ok := l.At.Sub(g.prefillAt); !ok || d <= groupStale {
+			add(&l.InputTPS, g.prefill.InputTPS)
+		}
 	}
 	if accepted > 0 {
 		l.AcceptLen.V /= float64(accepted)
