@@ -77,6 +77,19 @@ func TestOrphanIsKilled(t *testing.T) {
 	waitFor(t, "no compute process is left", 5*time.Second, func() bool { return run(t, client, held) == "" })
 }
 
+// TestHost proves that the model's host is seen on the node and nowhere else.
+func TestHost(t *testing.T) {
+	n, client := startNode(t, "story")
+	const total = "MemTotal:       1056964608 kB\n"
+	inside := run(t, client, "cat /proc/meminfo; cat /proc/loadavg")
+	if strings.HasPrefix(inside, total) != n.OwnHost {
+		t.Errorf("own host %v, and the node shows\n%s", n.OwnHost, inside)
+	}
+	if outside, err := os.ReadFile("/proc/meminfo"); err != nil || strings.HasPrefix(string(outside), total) {
+		t.Errorf("this machine shows the model's memory: %v", err)
+	}
+}
+
 func TestPreRolled(t *testing.T) {
 	n, _ := startNode(t, "story")
 	if len(n.History) != 4 || n.History[1].Cause != "cuda-oom" || *n.History[1].Capacity != 231_120 {

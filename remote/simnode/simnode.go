@@ -70,6 +70,10 @@ type Node struct {
 	// ServerPID and ClientPID are the processes that the scenario found
 	// running, 0 where it found none.
 	ServerPID, ClientPID int
+	// OwnHost says that /proc/meminfo and /proc/loadavg show the model's host on
+	// the node. It needs a mount namespace, which some systems refuse: there
+	// they show this machine.
+	OwnHost bool
 	// Config has the targets, places and guards of the story's operator, and
 	// History the starts before the scenario's. They replace the user's own.
 	Config  metrics.Config

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{User: nodeUser, HostKey: hostKey.PublicKey(), Signer: clientKey, ClientKeyPEM: clientPEM, Dir: dir}
 	r, err := n.launch(ctx, self, birth{
 		Scenario: scenario, HostKeyPEM: hostPEM, ClientKey: ssh.MarshalAuthorizedKey(clientKey.PublicKey()),
-		StartScale: o.StartScale,
+		StartScale: o.StartScale, MountNamespace: mountNamespace(),
 	})
 	if err != nil {
 		_ = n.Close()
@@ -65,6 +66,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	n.Addr, n.ServerPort = r.Addr, r.Port
 	n.Home, n.Data, n.State = p.home(), r.Data, p.state()
 	n.ServerLog, n.ClientLog = r.ServerLog, r.ClientLog
+	n.OwnHost = r.OwnHost
 	n.ServerPID, n.ClientPID = r.ServerPID, r.ClientPID
 	n.Config, n.History = r.Config, r.History
 	n.Started, n.ServerStarted, n.ClientStarted = time.Now(), r.ServerStarted, r.ClientStarted
@@ -96,28 +98,55 @@ func makeDir(wanted string) (string, error) {
 	return dir, nil
 }
 
+// namespaces are ways to give the node a view of /proc of its own, the best
+// first: none at all always works.
+func namespaces() []*syscall.SysProcAttr {
+	// A session of its own: the terminal's interrupt must not reach the
+	// supervisor before it has cleaned up.
+	plain := &syscall.SysProcAttr{Setsid: true}
+	if os.Geteuid() == 0 {
+		return []*syscall.SysProcAttr{{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}, plain}
+	}
+	return []*syscall.SysProcAttr{{
+		Setsid:       true,
+		Cloneflags:   syscall.CLONE_NEWUSER,
+		Unshareflags: syscall.CLONE_NEWNS,
+		UidMappings:  []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings:  []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}, plain}
+}
+
+// startSupervisor runs self as the supervisor of dir: the pipe whose end is the
+// node's end, and the one that the report comes through.
+func startSupervisor(self, dir string, complaints io.Writer) (*exec.Cmd, io.WriteCloser, io.Reader, error) {
+	var failed error
+	for _, attr := range namespaces() {
+		supervisor := &exec.Cmd{
+			Path: self, Args: []string{supervisorName, dir}, Dir: "/",
+			Env:         append(withoutEnv(os.Environ(), nodeEnv, roleEnv), nodeEnv+"="+dir),
+			Stderr:      complaints,
+			SysProcAttr: attr,
+		}
+		lifeline, err := supervisor.StdinPipe()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		answer, err := supervisor.StdoutPipe()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if failed = supervisor.Start(); failed == nil {
+			return supervisor, lifeline, answer, nil
+		}
+	}
+	return nil, nil, nil, failed
+}
+
 // launch starts the supervisor and waits for its report.
 func (n *Node) launch(ctx context.Context, self string, b birth) (report, error) {
-	supervisor := &exec.Cmd{
-		Path: self,
-		Args: []string{supervisorName, n.Dir},
-		Dir:  "/",
-		Env:  append(withoutEnv(os.Environ(), nodeEnv, roleEnv), nodeEnv+"="+n.Dir),
-		// A session of its own: the terminal's interrupt must not reach it
-		// before it has cleaned up.
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-	lifeline, err := supervisor.StdinPipe()
-	if err != nil {
-		return report{}, err
-	}
-	answer, err := supervisor.StdoutPipe()
-	if err != nil {
-		return report{}, err
-	}
 	var complaints bytes.Buffer
-	supervisor.Stderr = &complaints
-	if err := supervisor.Start(); err != nil {
+	supervisor, lifeline, answer, err := startSupervisor(self, n.Dir, &complaints)
+	if err != nil {
 		return report{}, err
 	}
 	n.RootPID = supervisor.Process.Pid

@@ -37,6 +37,8 @@ type birth struct {
 	HostKeyPEM []byte  `json:"host_key"`
 	ClientKey  []byte  `json:"client_key"` // in authorized_keys format
 	StartScale float64 `json:"start_scale"`
+	// MountNamespace is the one that the node was started from.
+	MountNamespace string `json:"mount_namespace"`
 }
 
 // report is what it answers on standard output once the node stands.
@@ -47,6 +49,7 @@ type report struct {
 	ServerLog     string          `json:"server_log"`
 	ClientLog     string          `json:"client_log"`
 	Data          string          `json:"data"`
+	OwnHost       bool            `json:"own_host"`
 	ServerPID     int             `json:"server_pid"`
 	ClientPID     int             `json:"client_pid"`
 	Config        metrics.Config  `json:"config"`
@@ -148,7 +151,7 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 		return report{}, fmt.Errorf("lay out the node's files in %s: %w", dir, err)
 	}
 	w := newWorld(node, p, spawn)
-	w.scale = b.StartScale
+	w.scale, w.host = b.StartScale, coverHost(p, node.Host(), b.MountNamespace)
 	socket, err := net.Listen("unix", p.socket())
 	if err != nil {
 		return report{}, fmt.Errorf("open the node's socket: %w", err)
@@ -180,6 +183,7 @@ func (w *world) report(addr string, scenario model.Scenario, past model.Past) re
 		Data:      w.places.data(past),
 		Config:    configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv)),
 		History:   historyOf(w.places, past.History),
+		OwnHost:   w.host != nil,
 		ServerPID: w.pidOf(model.ServerMain), ClientPID: w.pidOf(model.ClientMain),
 		ServerStarted: w.node.Server().Started, ClientStarted: w.node.Client().Started,
 	}

@@ -30,6 +30,7 @@ type world struct {
 	// scale multiplies the start-up phases of servers launched here, 0 is the
 	// model's own.
 	scale float64
+	host  *hostFiles
 
 	mu   sync.Mutex
 	node *model.Node
@@ -82,6 +83,7 @@ func (w *world) tick() {
 	for range time.Tick(step) {
 		w.mu.Lock()
 		w.advance()
+		w.host.renew(w.node.Host(), time.Now())
 		w.mu.Unlock()
 	}
 }
