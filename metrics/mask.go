@@ -458,3 +458,11 @@ func secretVariable(name string) bool {
 	}
 	return false
 }
+
+// MaskValue masks the value of one setting, given its name.
+func MaskValue(name, value string) string {
+	if secretName(name) && !saysNothing(value, false) {
+		return Masked
+	}
+	return Mask(value)
+}

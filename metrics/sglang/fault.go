@@ -51,6 +51,7 @@ var recordSignatures = []signature{
 	{"Received sigquit", "", metrics.CauseWorkerDied, Consequence, PhaseStartup},
 	{"SIGQUIT received", "", metrics.CauseWorkerDied, Consequence, ""},
 	{"Subprocess ", "crashed with exit code", metrics.CauseWorkerDied, Vague, ""},
+	{"Child process unexpectedly failed", "", metrics.CauseWorkerDied, Vague, ""},
 	{"Rank ", "scheduler is dead", metrics.CauseWorkerDied, Vague, PhaseStartup},
 	{"Rank ", "scheduler died", metrics.CauseWorkerDied, Vague, PhaseStartup},
 	{"Exit code: ", "", metrics.CauseWorkerDied, Vague, PhaseStartup},
@@ -369,18 +370,20 @@ func (p *Parser) faultText(b []byte) {
 }
 
 // shellKilled takes what a shell says about a process that was killed:
-// "./run.sh: line 22: 104410 Killed   command".
+// "./run.sh: line 22: 104410 Killed   command", "[1]+  Killed   command" and
+// "zsh: killed   command".
 func (p *Parser) shellKilled(b []byte) {
-	at := bytes.Index(b[:min(len(b), 200)], []byte("Killed"))
-	if at < 2 || b[at-1] != ' ' || at+6 < len(b) && b[at+6] != ' ' {
+	at := bytes.Index(b[:min(len(b), 200)], []byte("illed"))
+	if at < 2 || at+5 < len(b) && b[at+5] != ' ' || b[at-2] != ' ' {
 		return
 	}
-	end := at - 1
-	for end > 0 && b[end-1] == ' ' {
-		end--
-	}
-	pid := numBefore(b, end)
-	if !pid.Known || !bytes.Contains(b[:at], []byte(": line ")) && b[0] != '[' {
+	before := bytes.TrimRight(b[:at-1], " ")
+	pid := numBefore(before, len(before))
+	switch {
+	case b[at-1] == 'K' && pid.Known && (bytes.Contains(before, []byte(": line ")) || b[0] == '['):
+	case b[at-1] == 'K' && b[0] == '[' && len(before) < 8:
+	case b[at-1] == 'k' && (string(before) == "zsh:" || b[0] == '['):
+	default:
 		return
 	}
 	p.giveFault(head{rank: NoRank}, Fault{
