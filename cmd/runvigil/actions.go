@@ -64,6 +64,15 @@ func (a *actions) Shell(ctx context.Context) (tea.ExecCommand, error) {
 	return &remoteShell{ctx: ctx, conn: conn}, nil
 }
 
+// Reconnect tries again where the link waits for a person.
+func (a *actions) Reconnect(context.Context) error {
+	if a.live == nil {
+		return errReplay
+	}
+	a.live.Retry()
+	return nil
+}
+
 // Answer hands what a person typed to the login that asked.
 func (a *actions) Answer(id int, text string, ok bool) {
 	if a.prompts != nil {

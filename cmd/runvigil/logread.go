@@ -51,7 +51,10 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, zone *time.Locati
 	}
 	from := int64(-pageBytes)
 	n := int64(pageBytes)
-	if q.Before >= 0 {
+	switch {
+	case q.After > 0:
+		from = q.After
+	case q.Before >= 0:
 		from = max(0, q.Before-pageBytes)
 		n = q.Before - from
 	}
@@ -61,8 +64,13 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, zone *time.Locati
 	}
 	out := slice(q.Path, page, zone)
 	if q.Max > 0 && len(out.Lines) > q.Max {
-		out.Lines = out.Lines[len(out.Lines)-q.Max:]
-		out.Start = out.Lines[0].Off
+		if q.After > 0 {
+			out.End = out.Lines[q.Max].Off
+			out.Lines = out.Lines[:q.Max]
+		} else {
+			out.Lines = out.Lines[len(out.Lines)-q.Max:]
+			out.Start = out.Lines[0].Off
+		}
 	}
 	return out, nil
 }

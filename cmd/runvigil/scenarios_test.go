@@ -43,10 +43,9 @@ func lookAt(t *testing.T, name string) *metrics.Snapshot {
 	}
 	src := frames.New(sc, time.Date(2026, 2, 24, 11, 16, 7, 0, time.UTC))
 	b := board.New()
-	b.Apply(metrics.JSONFrame(metrics.KindLink, "", time.Date(2026, 2, 24, 11, 16, 7, 0, time.UTC), metrics.LinkFact{Status: metrics.LinkUp}))
-	b.Apply(metrics.JSONFrame(metrics.KindConfig, "", time.Date(2026, 2, 24, 11, 16, 7, 0, time.UTC), metrics.Config{
-		Node: name, Targets: []metrics.ConfigTarget{{Rows: int64(sc.Job)}},
-	}))
+	for _, f := range src.Opening() {
+		b.Apply(f)
+	}
 	for range 10 {
 		for _, f := range src.Next(b.Wants()) {
 			b.Apply(f)

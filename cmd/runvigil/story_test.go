@@ -37,13 +37,17 @@ func recordStory(t *testing.T) ([]byte, *metrics.Snapshot) {
 	}
 	src := frames.New(sc, time.Date(2026, 2, 24, 11, 16, 7, 0, time.UTC))
 	b := board.New()
-	for range storySeconds {
-		for _, f := range src.Next(b.Wants()) {
+	keep := func(fs []metrics.Frame) {
+		for _, f := range fs {
 			b.Apply(f)
 			if err := w.Write(f); err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+	keep(src.Opening())
+	for range storySeconds {
+		keep(src.Next(b.Wants()))
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -3,9 +3,11 @@
 package remotetest
 
 import (
+	"net"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Process is one line of the process table.
@@ -55,6 +57,16 @@ func Running(text string) []Process {
 		}
 	}
 	return found
+}
+
+// Listening tells whether somebody listens on a port of the loopback address.
+func Listening(port string) bool {
+	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // descendants are the children of pid and theirs, without pid.

@@ -157,7 +157,7 @@ func prepare(t testing.TB, o Options) *Server {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &Server{Host: "127.0.0.1", User: me.Username, Alias: "testnode", Dir: dir, log: &lockedBuffer{}}
-	s.Port = freePort(t)
+	s.Port = FreePort(t)
 	s.Addr = fmt.Sprintf("127.0.0.1:%d", s.Port)
 	s.HostKey = s.newKey(t, "host_key", "")
 	s.KeyFile = filepath.Join(dir, "id_ed25519")
@@ -214,7 +214,8 @@ func (s *Server) newKey(t testing.TB, name, passphrase string) ssh.PublicKey {
 	return key
 }
 
-func freePort(t testing.TB) int {
+// FreePort is a TCP port of the loopback address that was free a moment ago.
+func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

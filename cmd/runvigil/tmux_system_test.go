@@ -1,0 +1,134 @@
+//go:build system
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/remote/remotetest"
+)
+
+// terminal is a tmux session of the test's own.
+type terminal struct {
+	t    *testing.T
+	name string
+}
+
+func newTerminal(t *testing.T, width, height int, env []string) terminal {
+	t.Helper()
+	term := terminal{t, fmt.Sprintf("rvtest-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
+	args := []string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height)}
+	for _, e := range append(env, "XDG_STATE_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir(), "PS1=shell> ") {
+		args = append(args, "-e", e)
+	}
+	term.tmux(append(args, "/bin/sh")...)
+	t.Cleanup(func() { _ = exec.Command("tmux", "-L", term.name, "kill-server").Run() })
+	term.wait("shell>", 10*time.Second)
+	return term
+}
+
+func (s terminal) tmux(args ...string) string {
+	s.t.Helper()
+	out, err := exec.Command("tmux", append([]string{"-L", s.name, "-f", "/dev/null"}, args...)...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func (s terminal) text() string { return s.tmux("capture-pane", "-p") }
+
+func (s terminal) keys(keys ...string) { s.tmux(append([]string{"send-keys"}, keys...)...) }
+
+func (s terminal) wait(text string, limit time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(limit); !strings.Contains(s.text(), text); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%q is not on the screen within %s:\n%s", text, limit, s.text())
+		}
+	}
+}
+
+// The demo on a real terminal: a living screen within 10 s, a resize, views, and
+// a shell that is left as it was.
+func TestSystemDemoInTmux(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 120, 40, nil)
+	term.keys(bin+" demo", "Enter")
+	term.wait("rows land", 10*time.Second)
+	term.wait("settled", 5*time.Second)
+	for _, size := range [][2]string{{"80", "24"}, {"40", "12"}, {"120", "40"}} {
+		term.tmux("resize-window", "-x", size[0], "-y", size[1])
+		term.wait("rows land", 5*time.Second)
+	}
+	term.keys("l")
+	term.wait("Decode batch", 5*time.Second)
+	term.keys("Escape")
+	term.wait("rows land", 5*time.Second)
+	term.keys("?")
+	term.wait("range", 5*time.Second)
+	term.keys("Escape", "q")
+	term.wait("shell>", 5*time.Second)
+	term.keys("echo still $((40 + 2)); stty -a | grep -o '[-]*icanon'", "Enter")
+	term.wait("still 42", 5*time.Second)
+	term.wait("icanon", 5*time.Second)
+	if strings.Contains(term.text(), "-icanon") {
+		t.Errorf("the terminal stays raw:\n%s", term.text())
+	}
+	eventually(t, 5*time.Second, "nothing of the demo runs", func() bool { return len(remotetest.Running(bin)) == 0 })
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "rv-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) < time.Minute {
+			t.Errorf("the demo left %s", dir)
+		}
+	}
+}
+
+// A shell on the node over the same connection, and back.
+func TestSystemShellKey(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 100, 30, nil)
+	term.keys(bin+" demo", "Enter")
+	term.wait("rows land", 10*time.Second)
+	term.keys("s")
+	eventually(t, 10*time.Second, "the screen gives way to a shell", func() bool { return !strings.Contains(term.text(), "rows land") })
+	term.keys("echo on the node $((20 + 3))", "Enter")
+	term.wait("on the node 23", 5*time.Second)
+	term.keys("exit", "Enter")
+	term.wait("rows land", 5*time.Second)
+	term.keys("q")
+	term.wait("shell>", 5*time.Second)
+}
+
+// A live screen leaves its glance: check answers from it, and says so.
+func TestSystemCheckBesideLiveScreen(t *testing.T) {
+	bin := binary(t)
+	n := newRealNode(t)
+	n.run(t)
+	state := t.TempDir()
+	term := newTerminal(t, 100, 30, n.env)
+	term.keys("XDG_STATE_HOME="+state+" "+bin+" "+n.Alias, "Enter")
+	term.wait("row", 20*time.Second)
+	env := append(n.env, "XDG_STATE_HOME="+state)
+	eventually(t, 20*time.Second, "check answers from the live screen", func() bool {
+		return strings.Contains(command(t, bin, env, "check", n.Alias).out, "seen by the live screen")
+	})
+	if r := command(t, bin, env, "check", n.Alias, "--fresh"); strings.Contains(r.out, "seen by the live screen") {
+		t.Error("--fresh did not ask the node")
+	}
+	// The link hangs: the screen stays, and q leaves at once.
+	n.Freeze(t)
+	defer n.Signal(syscall.SIGCONT)
+	term.keys("q")
+	term.wait("shell>", 5*time.Second)
+}
