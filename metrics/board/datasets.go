@@ -235,6 +235,12 @@ func (b *Board) dataset(key string, files []string) metrics.Dataset {
 				landedKnown = false
 			}
 			b.judged(&d, r)
+			if r.reset != nil && (d.Reset == nil || r.reset.At.After(d.Reset.At)) {
+				d.Reset = r.reset
+			}
+			if n := float64(r.past.repeats); n > 0 {
+				d.Repeats = metrics.Fixed(d.Repeats.V+n, latest(d.Repeats.At, r.past.at), "newest rows")
+			}
 		} else {
 			landedKnown = false
 		}
@@ -273,6 +279,7 @@ func (b *Board) judged(d *metrics.Dataset, r *rowState) {
 	c := *j
 	c.Lengths, c.Hashes = slices.Clone(j.Lengths), slices.Clone(j.Hashes)
 	d.Judged = &c
+	b.past(d, r)
 	d.Median, d.Cut = metrics.Figure{}, metrics.Figure{}
 	if len(j.Lengths) > 0 {
 		v := make([]float64, len(j.Lengths))

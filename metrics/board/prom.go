@@ -20,6 +20,8 @@ type promState struct {
 	gen   metrics.Figure
 	moved time.Time // newest scrape in which work moved
 	genS  metrics.Series
+	// Since when the host tier's counters are watched, and when they last rose.
+	watched, loaded, evicting time.Time
 }
 
 func (p *promState) fig(n prom.Num) metrics.Figure {
@@ -31,7 +33,9 @@ func (p *promState) fig(n prom.Num) metrics.Figure {
 
 func (s *serverState) takeMetrics(at time.Time, body []byte) {
 	v, ok := prom.Read(body)
-	if !ok {
+	if s.config != nil && len(s.config.Metrics) > 0 {
+		v, _ = prom.Custom(body, s.config.Engine, s.config.Metrics)
+	} else if !ok {
 		return
 	}
 	p := &s.prom
@@ -44,6 +48,7 @@ func (s *serverState) takeMetrics(at time.Time, body []byte) {
 		if r.Moved {
 			p.moved = at
 		}
+		p.moves(at, v.LoadedBack.V, v.Evicted.V, p.view.LoadedBack.V, p.view.Evicted.V, v.LoadedBack.OK)
 	}
 	p.view, p.at, p.known = v, at, true
 	if v.Running.OK {

@@ -93,6 +93,8 @@ type rowState struct {
 	grew   time.Time // newest growth, local clock
 	gaps   []float64 // seconds between observed growths
 	judged *metrics.RowsJudged
+	past   rowsPast
+	reset  *metrics.RowsReset
 	fresh  bool // the file was not there when its directory was first listed
 }
 
@@ -107,9 +109,12 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		name := shortName(path)
 		b.event(metrics.Event{At: f.At, Kind: "rows", Text: name + " was " + metrics.Clean(r.Reset, 20) + ": " + metrics.Count(float64(s.fact.Rows)) + " rows before", Ref: path})
 		s.trail = trail{}
+		s.reset = &metrics.RowsReset{At: f.At, Path: path, How: metrics.Clean(r.Reset, 20), Before: s.fact.Rows}
+		s.past.last, s.past.ids, s.past.repeats = nil, nil, 0
 	}
 	if r.Judged != nil {
 		s.judged = r.Judged
+		s.past.judge(r.Judged, f.At)
 	}
 	s.fact, s.at = r, f.At
 	if r.Err != "" || !r.Done {

@@ -133,11 +133,11 @@ func (s *serverState) scan(b *Board, p metrics.Proc, pids []int) {
 	s.s.DP = max(flagInt(p.Argv, "dp", "dp-size", "data-parallel-size"), 1)
 	s.s.PP = max(flagInt(p.Argv, "pp", "pp-size", "pipeline-parallel-size"), 1)
 	s.listen(b, p, pids)
-	s.scheduler = false
+	s.workers = 0
 	for _, pid := range pids {
 		q := b.procs[pid]
 		if engineTitle(q.Argv) != "" && alive(q.State) {
-			s.scheduler = true
+			s.scheduler, s.sawScheduler = true, true
 		}
 	}
 	path, note := b.logOf(p)
@@ -277,6 +277,7 @@ func (b *Board) dropReplaced() {
 		for _, o := range b.servers {
 			if o != s && o.alive() && !s.alive() && (s.log != "" && o.log == s.log || s.s.Port != 0 && o.s.Port == s.s.Port) {
 				replaced = true
+				b.replace(s, o)
 			}
 		}
 		if !replaced {

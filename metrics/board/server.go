@@ -26,19 +26,24 @@ const (
 // serverState is one server as it is followed.
 type serverState struct {
 	s         metrics.Server // what the discovery told
+	config    *metrics.ConfigEndpoint // of a server that only the configuration names
 	log       string
 	firstSeen time.Time
 	listening bool
-	scheduler bool
-	endedAt   time.Time
-	endNote   string
-	exitCode  *int
-	kernel    []metrics.CauseFact
-	http      map[string]*endpoint
-	loads     loads
-	info      info
-	version   string
-	prom      promState
+	scheduler bool // a worker of the engine lives
+	workers   int
+	// sawScheduler: one was seen in the tree, so that its absence tells something.
+	sawScheduler bool
+	replaced     *metrics.ReplacedServer
+	endedAt      time.Time
+	endNote      string
+	exitCode     *int
+	kernel       []metrics.CauseFact
+	http         map[string]*endpoint
+	loads        loads
+	info         info
+	version      string
+	prom         promState
 
 	runningSeries metrics.Series // from /v1/loads, where no log tells
 
@@ -46,7 +51,7 @@ type serverState struct {
 	since time.Time
 }
 
-func (s *serverState) alive() bool { return s.endedAt.IsZero() && s.s.PID != 0 }
+func (s *serverState) alive() bool { return s.endedAt.IsZero() && (s.s.PID != 0 || s.config != nil) }
 
 func (s *serverState) gone(at time.Time, note string) {
 	if s.endedAt.IsZero() {
@@ -144,6 +149,9 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 	now := b.present()
 	if !s.endedAt.IsZero() {
 		return metrics.ServerDown, s.endedAt
+	}
+	if s.config != nil {
+		return b.judgeEndpoint(s)
 	}
 	if s.s.PID == 0 && b.scanned.IsZero() {
 		if sec != nil && now.Sub(sec.last) < silence {
@@ -247,6 +255,7 @@ func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.S
 	out.Tree = slices.Clone(out.Tree)
 	out.State, out.Since = b.judge(s, sec)
 	out.Version = s.version
+	out.Workers = s.workers
 	out.ExitCode = s.exitCode
 	if l := b.logs[s.log]; l != nil {
 		out.Log = l.ref(b, s.s.Log.Note)
@@ -307,6 +316,7 @@ func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.S
 	} else {
 		out.Causes = b.liveCauses(sec)
 	}
+	b.fillFacts(&out, s, sec)
 	for i := range starts {
 		if starts[i].ID == b.startID(s, sec) {
 			out.StartNo = starts[i].No
@@ -466,6 +476,9 @@ func (b *Board) liveCauses(sec *section) []metrics.CauseFact {
 // fillEnd tells when and why a server ended.
 func (b *Board) fillEnd(out *metrics.Server, s *serverState, sec *section) {
 	out.Ended = s.endedAt
+	if s.config != nil {
+		out.Ended = out.Since
+	}
 	if sec != nil {
 		out.Causes = sec.causes()
 		// The log's end is nearer to the truth than the scan that missed the process.
