@@ -128,7 +128,10 @@ type Server struct {
 	Argv    []string // masked
 	Cwd     string
 	Tree    []int // pids of the tree, root first
-	TP, DP  int   // 0 unknown
+	// Workers counts the living processes of the tree that carry the engine's
+	// own title (schedulers, engine cores, the detokenizer).
+	Workers int
+	TP, DP  int // 0 unknown
 	PP      int
 	Log     LogRef
 	// StartNo is the number of the start among the node's known starts, 0 unknown.

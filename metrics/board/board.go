@@ -138,10 +138,7 @@ func (b *Board) apply(f metrics.Frame) error {
 	case metrics.KindKernel:
 		b.applyKernel(f)
 	case metrics.KindConfig:
-		return with(f, func(_ metrics.Frame, c metrics.Config) {
-			b.cfg = c
-			b.engine.Configure(c)
-		})
+		return with(f, b.configure)
 	case metrics.KindGuards:
 		return with(f, func(f metrics.Frame, g []metrics.Guard) { b.guards[f.Name] = g })
 	case metrics.KindStarts:

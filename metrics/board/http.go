@@ -60,15 +60,19 @@ func (b *Board) applyHTTP(f metrics.Frame) error {
 		return nil
 	}
 	ep.ok = f.At
+	if p == srv.endpointPath() {
+		on := true
+		srv.s.MetricsOn = &on
+		srv.takeMetrics(f.At, body)
+		return nil
+	}
 	switch p {
 	case "/v1/loads":
 		return srv.takeLoads(f.At, body)
 	case "/server_info", "/get_server_info":
 		return srv.takeInfo(f.At, body)
-	case "/metrics":
-		on := true
-		srv.s.MetricsOn = &on
-		srv.takeMetrics(f.At, body)
+	case "/version":
+		return srv.takeInfo(f.At, body)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 
 // serverState is one server as it is followed.
 type serverState struct {
-	s         metrics.Server // what the discovery told
+	s         metrics.Server          // what the discovery told
 	config    *metrics.ConfigEndpoint // of a server that only the configuration names
 	log       string
 	firstSeen time.Time

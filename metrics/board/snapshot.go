@@ -54,6 +54,9 @@ func (b *Board) build() *metrics.Snapshot {
 	servers := append(b.servers[:len(b.servers):len(b.servers)], b.logServers()...)
 	s.Starts = b.startList(servers)
 	for _, srv := range servers {
+		if b.doubled(srv) {
+			continue
+		}
 		s.Servers = append(s.Servers, b.snapshotServer(srv, s.Starts))
 	}
 	slices.SortStableFunc(s.Servers, compareServers)

@@ -56,7 +56,7 @@ func (b *Board) startList(servers []*serverState) []metrics.Start {
 	for _, s := range servers {
 		if sec := b.sectionOf(s); sec != nil {
 			owner[sec] = s
-		} else if s.s.PID != 0 {
+		} else if s.s.PID != 0 { // an endpoint tells no start
 			out = b.mergeStart(out, b.bareStart(s))
 		}
 	}

@@ -14,7 +14,7 @@ const (
 	dirEvery    = 15 * time.Second
 	kernelEvery = 30 * time.Second
 	// startAnchors begin a start's section in a server's log.
-	startAnchors = metrics.StartSeparator + "\nserver_args=\nvLLM API server version"
+	startAnchors = metrics.StartSeparator + "\nserver_args=\nvLLM API server version\nnon-default args"
 	maxDirs      = 24
 	maxLogs      = 12
 )
@@ -261,9 +261,18 @@ func (b *Board) wantHTTP(want func(metrics.Want), s *serverState) {
 		}
 		want(w)
 	}
+	if s.config != nil {
+		if !b.doubled(s) {
+			ask(s.endpointPath(), metricsEvery)
+		}
+		return
+	}
 	sec := b.sectionOf(s)
 	if sec != nil && sec.ready.IsZero() && !sec.broken && !s.listening && sec.lastDecode.IsZero() {
 		return // the port opens only at the end of a start
+	}
+	if s.s.Engine == "vllm" && s.version == "" && (sec == nil || sec.version == "") {
+		ask("/version", time.Minute)
 	}
 	if s.s.Engine == "sglang" {
 		if ep := s.http["/server_info"]; ep == nil || ep.ok.IsZero() && ep.tries < 3 || ep.ok.IsZero() && ep.status == 0 {

@@ -303,3 +303,35 @@ func TestFirstVisitSaysWhatItDoes(t *testing.T) {
 		t.Errorf("an empty node: %+v", s.Verdict)
 	}
 }
+
+// Another engine is a server by its endpoint and a mapping of its metrics.
+func TestConfiguredEndpoint(t *testing.T) {
+	r := newRig(t)
+	r.json(metrics.KindConfig, "", metrics.Config{Endpoint: &metrics.ConfigEndpoint{
+		Engine: "tgi", Port: 9090, Path: "/stats", Metrics: map[string]string{"running": "tgi_batch_current_size", "gen_tokens_total": "tgi_tokens"},
+	}})
+	r.json(metrics.KindScan, "", metrics.Scan{})
+	if got := r.asked(); !slices.Equal(got, []string{"/stats"}) {
+		t.Fatalf("asked %v", got)
+	}
+	for i := range 4 {
+		r.http(9090, "/stats", 200, fmt.Sprintf("tgi_batch_current_size 12\ntgi_tokens %d\n", 1000*i))
+		r.tick(5 * time.Second)
+	}
+	v := r.b.Snapshot().Server()
+	if v == nil || v.Engine != "tgi" || v.State != metrics.ServerServing || v.Gen.Now.V != 200 || v.Running.V != 12 {
+		t.Fatalf("%s", show(r.b.Snapshot()))
+	}
+	for range 4 {
+		r.http(9090, "/stats", 0, "")
+		r.tick(5 * time.Second)
+	}
+	if v := r.b.Snapshot().Server(); v.State != metrics.ServerDown || v.Ended.IsZero() {
+		t.Errorf("an endpoint that does not answer: %s", show(r.b.Snapshot()))
+	}
+	// A process that is found on the port knows more.
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "9090")}})
+	if s := r.tick(time.Second).Servers; len(s) != 1 || s[0].PID != 10 {
+		t.Errorf("servers %+v", s)
+	}
+}
