@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -152,8 +153,49 @@ func TestGPUOneShots(t *testing.T) {
 	w.until("a sample of the host beside it", kind(metrics.KindSys))
 }
 
-func TestJobs(t *testing.T) {
-	p := New(newLocalNode(t), Options{})
+// An nvidia-smi that hangs in the driver is told as such, is not joined by
+// another within a minute, and delays nothing.
+func TestGPUStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &scriptedNode{answer: func(s int, code string) (string, time.Duration) {
+			switch {
+			case code == "info":
+				return "uptime 1 1\ndate 1800000000 +0000 UTC\ntool nvidia-smi /usr/bin/nvidia-smi\n", time.Millisecond
+			case strings.HasPrefix(code, "al "):
+				return code[3:] + " (nvidia-smi) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 1000 10", time.Millisecond
+			case code == "jp g":
+				return "run D", time.Millisecond
+			}
+			return scriptedAnswer(s, code)
+		}}
+		frames, _ := runScripted(t, n, 5*time.Minute)
+		stuck, samples := 0, 0
+		for _, f := range frames {
+			switch f.Kind {
+			case metrics.KindGPUError:
+				if e, err := metrics.Decode[metrics.GPUErrorFact](f); err == nil && e.Stuck {
+					stuck++
+				}
+			case metrics.KindSys:
+				samples++
+			}
+		}
+		if stuck < 3 || !strings.Contains(states(frames)["gpu"], "stuck: nvidia-smi hangs") {
+			t.Errorf("told %d times: %q", stuck, states(frames)["gpu"])
+		}
+		if n.opened > 4+5 {
+			t.Errorf("%d sessions in five minutes", n.opened)
+		}
+		if samples < 295 {
+			t.Errorf("only %d samples of the host", samples)
+		}
+	})
+}
+
+func TestJobs(t *testing.T) { backgroundJobs(t, newLocalNode(t)) }
+
+func backgroundJobs(t *testing.T, n *localNode) {
+	p := New(n, Options{})
 	t.Cleanup(p.closeChannels)
 	ctx := t.Context()
 	out, rc, err := p.job(ctx, "g", "echo one; echo two >&2; exit 7", 10*time.Second)

@@ -20,8 +20,8 @@ import (
 // session of its own, with three pipes, and the end of input as the only sign
 // that the connection is gone.
 type localNode struct {
-	t     *testing.T
-	shell []string // in place of /bin/sh
+	t     testing.TB
+	shell []string // in place of /bin/sh -s
 	env   []string
 	most  int // sessions at a time, 0: any number
 	noTCP bool
@@ -31,9 +31,9 @@ type localNode struct {
 	closers []func() error
 }
 
-func newLocalNode(t *testing.T, shell ...string) *localNode {
+func newLocalNode(t testing.TB, shell ...string) *localNode {
 	if len(shell) == 0 {
-		shell = []string{"sh"}
+		shell = []string{"sh", "-s"}
 	}
 	n := &localNode{t: t, shell: shell, env: os.Environ(), running: map[*exec.Cmd]chan struct{}{}}
 	t.Cleanup(n.hangUp)
@@ -51,7 +51,7 @@ func (n *localNode) Start(_ context.Context, _ string) (*Stream, error) {
 	if n.most > 0 && len(n.running) >= n.most {
 		return nil, remote.ErrSessionLimit
 	}
-	cmd := exec.Command(n.shell[0], append(n.shell[1:], "-s")...)
+	cmd := exec.Command(n.shell[0], n.shell[1:]...)
 	cmd.Env = n.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
@@ -109,7 +109,7 @@ func (n *localNode) hangUp() {
 
 // watcher collects the frames of a running probe.
 type watcher struct {
-	t      *testing.T
+	t      testing.TB
 	p      *Probe
 	cancel context.CancelFunc
 	done   chan error
@@ -120,7 +120,7 @@ type watcher struct {
 }
 
 // watch runs a probe until the test ends.
-func watch(t *testing.T, conn Conn, o Options, wants ...metrics.Want) *watcher {
+func watch(t testing.TB, conn Conn, o Options, wants ...metrics.Want) *watcher {
 	t.Helper()
 	if o.Interval == 0 {
 		o.Interval = 20 * time.Millisecond
@@ -233,7 +233,7 @@ func logged(ok func(metrics.LogHeader, string) bool) func(metrics.Frame) bool {
 	}
 }
 
-func write(t *testing.T, path, text string) string {
+func write(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-func add(t *testing.T, path, text string) {
+func add(t testing.TB, path, text string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {

@@ -12,11 +12,14 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-func TestFirstFrames(t *testing.T) {
+func TestFirstFrames(t *testing.T) { firstFrames(t, newLocalNode(t)) }
+
+// firstFrames checks what a probe tells of any node that is this machine.
+func firstFrames(t *testing.T, conn Conn) {
 	dir := t.TempDir()
 	rows := write(t, dir+"/rows it's.jsonl", "{\"a\":1}\n{\"a\":2}\n{\"torn")
 	log := write(t, dir+"/server.log", "old line\nserver_args=ServerArgs(api_key='topsecretvalue')\nready\n")
-	w := watch(t, newLocalNode(t), Options{Node: "gpu7"},
+	w := watch(t, conn, Options{Node: "gpu7"},
 		metrics.Want{Kind: metrics.WantStat, Path: dir + "/absent"},
 		metrics.Want{Kind: metrics.WantRows, Path: rows, Every: time.Millisecond},
 		metrics.Want{Kind: metrics.WantLog, Path: log, Anchors: "server_args="},
