@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -205,20 +204,4 @@ func writeStarters(p places, server, client []string, past model.Past) error {
 		}
 	}
 	return nil
-}
-
-// data is the folder of the run: the one above the logs.
-func (p places) data(past model.Past) string {
-	return filepath.Dir(filepath.Dir(p.file(past.ServerLog)))
-}
-
-// quoted writes a command line for sh.
-func quoted(argv []string) string {
-	words := slices.Clone(argv)
-	for i, word := range words {
-		if strings.ContainsAny(word, " \t\n'\"\\$`!*?[]{}()<>|&;#~") || word == "" {
-			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/runvigil/runvigil/remote/simnode/model"
 )
 
 // modelPort is the port in the model's command lines.
@@ -85,4 +87,20 @@ func mapArgv(argv []string, r *strings.Replacer, from, to int) []string {
 		}
 	}
 	return mapped
+}
+
+// data is the folder of the run: the one above the logs.
+func (p places) data(past model.Past) string {
+	return filepath.Dir(filepath.Dir(p.file(past.ServerLog)))
+}
+
+// quoted writes a command line for sh.
+func quoted(argv []string) string {
+	words := slices.Clone(argv)
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t\n'\"\\$`!*?[]{}()<>|&;#~") || word == "" {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
