@@ -88,7 +88,15 @@ func TestCasesFolded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("%+v", read(data).Level())
+		told := func(data []byte) string {
+			s := read(data)
+			text := fmt.Sprintf("%+v", s.Level())
+			if now := s.Now(); now != nil && now.Flags != nil {
+				text += fmt.Sprint(now.Flags)
+			}
+			return text
+		}
+		want := told(data)
 		for _, width := range []int{72, 80, 100, 120, 132, 160, 200} {
 			var out bytes.Buffer
 			for line := range strings.SplitSeq(string(data), "\n") {
@@ -98,7 +106,7 @@ func TestCasesFolded(t *testing.T) {
 				}
 				out.WriteString(line + "\n")
 			}
-			if got := fmt.Sprintf("%+v", read(out.Bytes()).Level()); got != want {
+			if got := told(out.Bytes()); got != want {
 				t.Errorf("%s folded at %d:\n got %s\nwant %s", base, width, got, want)
 			}
 		}

@@ -303,11 +303,23 @@ func (p *Parser) record(b []byte, h head, n int) {
 	}
 	// Several records may share a line.
 	if at, h2, n2 := findHead(msg); at > 0 && anchored(msg[at+n2:]) && !quotesText(msg[:at]) {
-		p.message(msg[:at], h)
+		p.message(torn(msg[:at]), h)
 		p.record(msg[at:], h2, n2)
 		return
 	}
 	p.message(msg, h)
+}
+
+// torn takes the last number off a batch record that another process wrote
+// into: without the key that ends every record, that number may be cut.
+func torn(msg []byte) []byte {
+	if _, _, ok := batchBody(msg); !ok || bytes.Contains(msg, []byte("#queue-req: ")) || !digit(msg[len(msg)-1]) {
+		return msg
+	}
+	if comma := bytes.LastIndex(msg, []byte(", ")); comma > 0 {
+		return msg[:comma]
+	}
+	return msg
 }
 
 // anchored tells a message by which a prefix inside a line proves to be one.

@@ -114,7 +114,11 @@ func TestLines(t *testing.T) {
 		"killed, zsh job":          {"[1]  + 4711 killed     python -m sglang.launch_server\n", []string{"1 fault killed-unknown 3"}},
 		"prose about the dead":     {"The bug was Killed by the patch, 12 Killed in all\n", nil},
 		"a child's exit code":      {"[2026-02-24 12:00:00] Child process unexpectedly failed with an exit code -9. pid=123\n", []string{"1 2026-02-24 12:00:00 fault worker-died 2"}},
-		"gpu prefix":               {"[gpu=3] Decode batch. #running-req: 1, #token: 2, token usage: 0.00, gen throughput (token/s): 3.00, #queue-req: 0", []string{"1 TP3 batch decode=true probe=false run=1 queue=0 gen=3 tok=2"}},
+		"another rank writes into a record": {
+			"[2026-02-24 11:59:50 TP0] Decode batch, #running-req: 8, #token: 300, token usage: 0.10, gen throughput (token/s): 9" + story + "\n",
+			[]string{"1 2026-02-24 11:59:50 TP0 batch decode=true probe=false run=8 queue=unknown gen=unknown tok=300", "1 " + storyEvent},
+		},
+		"gpu prefix": {"[gpu=3] Decode batch. #running-req: 1, #token: 2, token usage: 0.00, gen throughput (token/s): 3.00, #queue-req: 0", []string{"1 TP3 batch decode=true probe=false run=1 queue=0 gen=3 tok=2"}},
 		"health probe": {
 			"[2026-02-24 12:45:54 TP0] Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, input throughput (token/s): 3.58, cuda graph: False",
 			[]string{"1 2026-02-24 12:45:54 TP0 batch decode=false probe=true run=0 queue=0 gen=unknown tok=unknown"},
