@@ -254,6 +254,8 @@ type LogRef struct {
 	Bytes Figure
 	Lines Figure
 	Mtime time.Time
+	// Gap is the longest time between two growths that was watched, 0 unknown.
+	Gap time.Duration
 	// Note says what is missing, e.g. "stdout goes to a terminal".
 	Note string
 }

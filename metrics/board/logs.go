@@ -28,8 +28,9 @@ type logState struct {
 	head   metrics.LogHeader
 	at     time.Time // newest chunk
 	seen   bool
-	open   bool      // a record may wait for its end in the parser
-	grew   time.Time // when it was last longer than before
+	open   bool          // a record may wait for its end in the parser
+	grew   time.Time     // when it was last longer than before
+	gap    time.Duration // longest time between two growths
 
 	lines  []metrics.LogLine
 	lineNo int64 // number of the newest line, 0 unknown
@@ -111,6 +112,9 @@ func (l *logState) take(h *metrics.LogHeader, raw []byte, at time.Time) []byte {
 		l.lineNo = 0
 	}
 	if !l.seen || h.Size > l.head.Size || fresh {
+		if l.seen && !fresh && h.Backfill == 0 {
+			l.gap = max(l.gap, at.Sub(l.grew))
+		}
 		l.grew = at
 	}
 	end := max(h.End, l.head.End)
@@ -328,7 +332,7 @@ func lastStamp(raw []byte) (int64, bool) {
 
 // ref is the log as the screen shows it.
 func (l *logState) ref(b *Board, note string) metrics.LogRef {
-	r := metrics.LogRef{Path: l.path, Note: note}
+	r := metrics.LogRef{Path: l.path, Note: note, Gap: l.gap}
 	if st, ok := b.files[l.path]; ok && st.Exists {
 		r.Bytes = metrics.Known(float64(st.Size), l.at, 0, "stat")
 		r.Mtime = b.localUnix(st.Mtime)

@@ -90,3 +90,142 @@ func flagValue(argv []string, flag string) string {
 func figureEvidence(text string, f metrics.Figure) metrics.Evidence {
 	return metrics.Evidence{Text: text, Source: f.Source, At: f.At}
 }
+
+// mean is the average of a series from one age to another, NaN-free: ok is
+// false where fewer than three buckets of it are known.
+func (in *Input) mean(what, of string, from, to time.Duration) (v float64, ok bool) {
+	s := in.Snap.Series[metrics.SeriesKey{What: what, Of: of}]
+	var sum float64
+	n := 0
+	for _, b := range s.Columns(in.now().Add(-to), from-to, 30) {
+		if b.N > 0 {
+			sum, n = sum+b.Mean(), n+1
+		}
+	}
+	if n < 3 {
+		return 0, false
+	}
+	return sum / float64(n), true
+}
+
+// most is the largest value of a series over the last span; ok is false where
+// less than half of the span is known.
+func (in *Input) most(what, of string, span time.Duration) (v float64, ok bool) {
+	s := in.Snap.Series[metrics.SeriesKey{What: what, Of: of}]
+	n := 0
+	for _, b := range s.Columns(in.now(), span, 20) {
+		if b.N > 0 {
+			if n == 0 || b.Max > v {
+				v = b.Max
+			}
+			n++
+		}
+	}
+	return v, n >= 10
+}
+
+// tuning are the flags of an engine that advice names.
+type tuning struct{ fraction, running, chunk, conservativeness, graph string }
+
+func tuningOf(v *metrics.Server) tuning {
+	if v.Engine == "vllm" {
+		return tuning{"--gpu-memory-utilization", "--max-num-seqs", "--max-num-batched-tokens", "", "--max-cudagraph-capture-size"}
+	}
+	return tuning{"--mem-fraction-static", "--max-running-requests", "--chunked-prefill-size", "--schedule-conservativeness", "--cuda-graph-max-bs"}
+}
+
+// setting is the effective value of a flag (with dashes): the engine's own word
+// for it, else the command line; "" where neither tells.
+func setting(v *metrics.Server, flag string) string {
+	if s := v.Flags[strings.ReplaceAll(strings.TrimLeft(flag, "-"), "-", "_")]; s != "" && s != "None" {
+		return s
+	}
+	return flagValue(v.Argv, flag)
+}
+
+// process finds a process of the newest discovery.
+func (in *Input) process(pid int) *metrics.Proc {
+	for i := range in.Snap.Procs {
+		if in.Snap.Procs[i].PID == pid {
+			return &in.Snap.Procs[i]
+		}
+	}
+	return nil
+}
+
+// origin says where a process was started from: the login or the multiplexer
+// among its ancestors; "" where that cannot be told.
+func (in *Input) origin(pid int) string {
+	for range 64 {
+		p := in.process(pid)
+		if p == nil {
+			return ""
+		}
+		title := strings.Join(p.Argv, " ")
+		switch {
+		case strings.HasPrefix(title, "sshd") && strings.Contains(title, "@"):
+			return "login " + metrics.Cut(strings.TrimSpace(title[strings.Index(title, ":")+1:]), 60)
+		case strings.HasPrefix(p.Comm, "tmux"), strings.HasPrefix(p.Comm, "screen"):
+			return p.Comm + " of " + p.User
+		}
+		pid = p.PPID
+	}
+	return ""
+}
+
+// age is how long a process has run, "" unknown.
+func (in *Input) age(pid int) string {
+	p := in.process(pid)
+	if p == nil || !in.Snap.Sys.UptimeS.Known || p.Start <= 0 {
+		return ""
+	}
+	d := time.Duration((in.Snap.Sys.UptimeS.V - float64(p.Start)/100) * float64(time.Second))
+	if d <= 0 {
+		return ""
+	}
+	return metrics.Age(d)
+}
+
+// serverTrees maps every pid of a living server's tree to its id.
+func (in *Input) serverTrees() map[int]string {
+	out := map[int]string{}
+	for i := range in.Snap.Servers {
+		if v := &in.Snap.Servers[i]; up(v) {
+			for _, pid := range v.Tree {
+				out[pid] = v.ID
+			}
+		}
+	}
+	return out
+}
+
+// engineWorker tells a process of an inference engine by its title or command.
+func engineWorker(p *metrics.Proc) bool {
+	title := strings.Join(p.Argv, " ")
+	for _, s := range []string{"sglang::", "sglang.launch_server", "VLLM::", "VllmWorker", "vllm serve", "vllm.entrypoints", "EngineCore"} {
+		if strings.Contains(title, s) {
+			return true
+		}
+	}
+	return strings.HasPrefix(p.Comm, "sglang") || strings.HasPrefix(p.Comm, "VLLM")
+}
+
+// working gives the servers that do work or could.
+func (in *Input) working() []*metrics.Server {
+	var out []*metrics.Server
+	for i := range in.Snap.Servers {
+		if v := &in.Snap.Servers[i]; up(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func name(v *metrics.Server) string {
+	if v.Engine == "" {
+		return "server"
+	}
+	return v.Engine
+}
+
+func mib(v float64) string { return metrics.GiB(v * (1 << 20)) }
