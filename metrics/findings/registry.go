@@ -1,7 +1,5 @@
 package findings
 
-import "github.com/runvigil/runvigil/metrics"
-
 // Registry lists every detector in the order of the documentation.
 func Registry() []Detector {
 	return []Detector{
