@@ -151,7 +151,10 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 		return report{}, fmt.Errorf("lay out the node's files in %s: %w", dir, err)
 	}
 	w := newWorld(node, p, spawn)
-	w.scale, w.host = b.StartScale, coverHost(p, node.Host(), b.MountNamespace)
+	w.scale, w.host = serverScale, coverHost(p, node.Host(), b.MountNamespace)
+	if b.StartScale > 0 {
+		w.scale = b.StartScale
+	}
 	socket, err := net.Listen("unix", p.socket())
 	if err != nil {
 		return report{}, fmt.Errorf("open the node's socket: %w", err)

@@ -17,6 +17,11 @@ import (
 // step is how often real time moves the model.
 const step = 100 * time.Millisecond
 
+// serverScale shortens the start of a server that is launched here to some ten
+// seconds: a restart must end within 40, of which a server that drains may take
+// 20 before it is killed.
+const serverScale = 0.018
+
 // clientScale shortens what a client that is started here takes before its first
 // request.
 const clientScale = 0.2
@@ -27,8 +32,7 @@ const clientScale = 0.2
 type world struct {
 	places places
 	spawn  *spawner
-	// scale multiplies the start-up phases of servers launched here, 0 is the
-	// model's own.
+	// scale multiplies the start-up phases of servers launched here.
 	scale float64
 	host  *hostFiles
 
