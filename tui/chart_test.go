@@ -196,3 +196,27 @@ func TestColumnsOfThePast(t *testing.T) {
 		t.Error("no series is known")
 	}
 }
+
+// Ticks stand at round times of the node's day, whatever its clock is off by.
+func TestTicksAreRound(t *testing.T) {
+	for _, off := range []time.Duration{0, -300 * time.Millisecond, 400 * time.Millisecond, -90 * time.Minute} {
+		for i, r := range ranges {
+			s := sceneSettled()
+			s.NodeClock = off
+			drive(t, 120, 40, s, func(d *driver) {
+				d.m.span = i
+				d.m.dirty = true
+				rows := strings.Split(d.Pane(PaneGen), "\n")
+				labels := strings.Fields(strings.Trim(rows[len(rows)-2], "│ "))
+				if len(labels) < 2 {
+					t.Fatalf("%s: labels %q in\n%s", r.name, labels, d.Pane(PaneGen))
+				}
+				for _, l := range labels {
+					if len(l) == 5 && l[2] == ':' && r.span >= time.Hour && l[4] != '0' && l[4] != '5' {
+						t.Errorf("clock off by %s, %s: tick at %s", off, r.name, l)
+					}
+				}
+			})
+		}
+	}
+}

@@ -120,7 +120,7 @@ func (d *rowDialog) draw(_ *Model, screen area) {
 	if d.r.Bytes > int64(len(d.r.JSON)) {
 		title += " (its start)"
 	}
-	a := popup(screen, screen.w()-4, screen.h()-4, title, stAccent)
+	a := popup(screen, max(screen.w()-6, 20), max(screen.h()-6, 6), title, stAccent)
 	lines := d.lines(a.w())
 	d.top = max(min(d.top, len(lines)-a.h()+1), 0)
 	for i := d.top; i < len(lines) && i-d.top < a.h()-1; i++ {

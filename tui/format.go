@@ -144,6 +144,22 @@ func whole(v float64) string    { return fmt.Sprintf("%.0f", v) }
 func two(v float64) string      { return fmt.Sprintf("%.2f", v) }
 func one(v float64) string      { return fmt.Sprintf("%.1f", v) }
 
+// brief is a number in at most five cells.
+func brief(v float64) string {
+	if v < 9999.5 && v > -999.5 {
+		return metrics.Count(v)
+	}
+	return metrics.Short(v)
+}
+
+// briefRate is a rate in at most five cells.
+func briefRate(v float64) string {
+	if v < 9999.5 {
+		return metrics.Rate(v)
+	}
+	return metrics.Short(v)
+}
+
 func watts(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.1f kW", v/1000)

@@ -39,18 +39,19 @@ func (m *Model) greyOld(c *canvas) {
 		return
 	}
 	for _, p := range []Pane{PaneRows, PaneGen, PaneReq, PaneGPU, PaneHost, PaneETA, PaneLanded, PaneClient} {
-		a := c.area(m.layout.Rect[p])
-		for y := range a.r.H {
-			for x := range a.r.W {
-				st := &c.cells[(a.r.Y+y)*c.w+a.r.X+x].st
-				switch st.fg {
-				case roleFaint, roleWarn, roleCrit, roleStale:
-				default:
-					st.fg = roleStale
-				}
-				if st.fg == roleStale {
-					st.attr = 0
-				}
+		grey(c.area(m.layout.Rect[p]))
+	}
+}
+
+// grey takes the colour from all but frames and warnings.
+func grey(a area) {
+	for y := range a.r.H {
+		for x := range a.r.W {
+			st := &a.c.cells[(a.r.Y+y)*a.c.w+a.r.X+x].st
+			switch st.fg {
+			case roleFaint, roleWarn, roleCrit:
+			default:
+				st.fg, st.attr = roleStale, 0
 			}
 		}
 	}
@@ -262,7 +263,7 @@ func (m *Model) drawVerdict(a area, counts bool) {
 	}
 	if len(rows) < a.h() && a.h() > 1 && m.at.IsZero() {
 		if f := topFinding(s); f != nil && f.Severity >= metrics.SeverityWarning && f.Advice != "" {
-			a.cut(x, len(rows), w, "→ "+f.Advice, stAccent)
+			a.cut(x, len(rows), a.w()-x-1, "→ "+f.Advice, stAccent)
 		}
 	}
 }

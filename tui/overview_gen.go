@@ -53,7 +53,7 @@ func genFloor(srv *metrics.Server) float64 {
 // genSegs tell the figure with its phase: a rate without it misleads.
 func genSegs(p pen, srv *metrics.Server) []seg {
 	g := &srv.Gen
-	segs := []seg{{0, line{p.fig(g.Now, metrics.Rate, 5, stStrong), sp(" tok/s", stDim)}}}
+	segs := []seg{{0, line{p.fig(g.Now, briefRate, 5, stStrong), sp(" tok/s", stDim)}}}
 	switch {
 	case srv.State == metrics.ServerDown:
 		text := "DOWN"
@@ -83,7 +83,7 @@ func genSegs(p pen, srv *metrics.Server) []seg {
 	case g.Ramp:
 		segs = append(segs, seg{0, line{sp("ramp", stWarn.bold()), sp(" requests are young: not the rate that stays", stText)}})
 	}
-	if g.Now.Known && srv.Running.Known && srv.Running.V > 0 {
+	if g.Now.Known && srv.Running.Known && srv.Running.V > 0 && !g.Now.Stale(p.now()) {
 		segs = append(segs, seg{2, line{sp(one(g.Now.V/srv.Running.V), stText), sp(" a request", stDim)}})
 	}
 	if g.Peak.Known && !g.PeakAt.IsZero() {
@@ -203,7 +203,6 @@ func (m *Model) drawTimeAxis(a area, cols []column, step time.Duration) {
 	if len(cols) < 2 || step <= 0 {
 		return
 	}
-	p := m.pen()
 	a.put(labelWidth, 0, "╰", stFaint)
 	a.fill(labelWidth+1, 0, len(cols), "─", stFaint)
 	every := axisSteps[len(axisSteps)-1]
@@ -213,30 +212,37 @@ func (m *Model) drawTimeAxis(a area, cols []column, step time.Duration) {
 			break
 		}
 	}
-	zone := int64(m.snap.ZoneSec) + int64(m.snap.NodeClock/time.Second)
-	sec := int64(every / time.Second)
+	// On the node's wall, to the nearest second: its clock is measured to parts of
+	// one, and a tick of 11:59:59.7 is noon.
+	wall := int64(m.snap.ZoneSec) + int64(m.snap.NodeClock.Round(time.Second)/time.Second)
+	sec, width := int64(every/time.Second), int64(step/time.Second)
 	free := labelWidth - 2
 	for i, c := range cols {
-		t := c.start.Unix() + zone
-		if t-t%sec+sec-t >= int64(step/time.Second)+sec || (t%sec != 0 && t/sec == (t-int64(step/time.Second))/sec) {
+		t := c.start.Unix() + wall
+		tick := (t + width - 1) / sec * sec // the last round moment that begins in the column
+		if tick < t {
 			continue
 		}
 		x := labelWidth + 1 + i
 		a.put(x, 0, "┴", stFaint)
-		tick := time.Unix(t-t%sec-zone, 0)
-		label := p.seconds(tick)
-		if every >= time.Minute {
-			label = label[:5]
-			if every >= 6*time.Hour {
-				label = p.clock(tick)
-			}
-		}
+		label := tickLabel(time.Unix(tick, 0).UTC(), every)
 		if lx := x - textWidth(label)/2; lx > free && lx+textWidth(label) <= a.w() {
 			a.put(lx, 1, label, stDim)
 			free = lx + textWidth(label)
 		}
 	}
 	m.drawMarks(a, cols, step)
+}
+
+// tickLabel is a round moment of the node's wall, as fine as the ticks are.
+func tickLabel(t time.Time, every time.Duration) string {
+	switch {
+	case every < time.Minute:
+		return t.Format("15:04:05")
+	case every >= 6*time.Hour && t.Hour() == 0:
+		return t.Format("Mon 2")
+	}
+	return t.Format("15:04")
 }
 
 var eventMarks = map[string]struct {

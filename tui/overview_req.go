@@ -42,6 +42,9 @@ func (m *Model) drawReq(c *canvas) {
 	for y, l := range lines {
 		a.line(0, y, a.w(), l)
 	}
+	if srv.State == metrics.ServerDown {
+		defer grey(a) // the last that was known of a server that is gone
+	}
 	if free := a.h() - len(lines) - 1; free >= 8 {
 		m.stackGraphs(a.sub(0, len(lines)+1, a.w(), free), srv.ID, 2, func(i int) (string, string, graphOf) {
 			if i == 0 {
@@ -61,7 +64,7 @@ func reqSegs(p pen, srv *metrics.Server, ascii bool) []seg {
 	if l := fitLine(p, srv); len(l) > 0 {
 		segs = append(segs, seg{3, l})
 	}
-	if text, st := limitWord(srv); text != "" {
+	if text, st := limitWord(p, srv); text != "" {
 		segs = append(segs, seg{2, line{sp(text, st)}})
 	}
 	return segs
@@ -107,8 +110,8 @@ func fitLine(p pen, srv *metrics.Server) line {
 }
 
 // limitWord says what keeps the server from going faster.
-func limitWord(srv *metrics.Server) (string, style) {
-	if !srv.Running.Known || !srv.Queued.Known {
+func limitWord(p pen, srv *metrics.Server) (string, style) {
+	if !srv.Running.Known || !srv.Queued.Known || srv.Running.Stale(p.now()) || srv.State == metrics.ServerDown {
 		return "", stDim
 	}
 	run, queue := srv.Running.V, srv.Queued.V
@@ -140,14 +143,14 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	// Both on one scale: what is in flight is their sum.
 	run, queue := series(metrics.SeriesRunning), series(metrics.SeriesQueued)
 	top := m.peakOf("inflight"+srv.ID, append(append([]float64{srv.InFlight.V}, run...), queue...))
-	first := line{name("in flight"), p.fig(srv.InFlight, whole, 5, stStrong)}
-	if text, st := limitWord(srv); text != "" {
+	first := line{name("in flight"), p.fig(srv.InFlight, brief, 5, stStrong)}
+	if text, st := limitWord(p, srv); text != "" {
 		first = append(first, sp("   ", stText), sp(text, st))
 	}
 	out := []line{
 		first,
-		{name("running"), p.fig(srv.Running, whole, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
-		{name("queued"), p.fig(srv.Queued, whole, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
+		{name("running"), p.fig(srv.Running, brief, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
+		{name("queued"), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
 	}
 	kv := line{name("KV usage"), p.fig(srv.KVUsage, two, 5, kvStyle(srv)), sp("  ", stText)}
 	if srv.KVUsage.Known {
@@ -159,7 +162,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 		kv = append(kv, sp("  ", stText), p.fig(srv.KVTokens, metrics.Count, 0, stText), sp(" / ", stDim), p.fig(srv.Capacity, metrics.Count, 0, stDim))
 	}
 	out = append(out, kv)
-	per := line{name("a request"), p.fig(srv.PerRequest, metrics.Count, 5, stStrong), sp("  tokens", stDim)}
+	per := line{name("a request"), p.fig(srv.PerRequest, brief, 5, stStrong), sp("  tokens", stDim)}
 	switch {
 	case srv.FitTooEarly:
 		per = append(per, sp(": how many fit? too early", stDim))
@@ -181,7 +184,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 		out = append(out, l)
 	}
 	if srv.InputTPS.Known || srv.CacheHit.Known {
-		out = append(out, line{name("input"), p.fig(srv.InputTPS, metrics.Rate, 5, stText), sp("  tok/s, cache hit ", stDim), p.fig(srv.CacheHit, metrics.Percent, 0, stText)})
+		out = append(out, line{name("input"), p.fig(srv.InputTPS, briefRate, 5, stText), sp("  tok/s, cache hit ", stDim), p.fig(srv.CacheHit, metrics.Percent, 0, stText)})
 	}
 	if srv.AcceptLen.Known {
 		out = append(out, line{name("accepted"), p.fig(srv.AcceptLen, two, 5, stText), sp("  drafted tokens a step", stDim)})

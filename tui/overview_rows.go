@@ -73,7 +73,7 @@ func rowColsFor(w int) rowCols {
 		c.eta = room()
 		return c
 	}
-	c := rowCols{name: min(max(w*18/100, 20), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 22}
+	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 22}
 	c.median = max(w-c.name-c.rows-c.target-c.rate-c.spark-c.last-c.eta-2, 0)
 	return c
 }
@@ -111,7 +111,7 @@ func (m *Model) drawJob(a area, y int) {
 		a.put(x, y, "done", stOK.bold())
 		return
 	}
-	l := line{sp("ETA ", stDim), sp(p.eta(j.ETA), etaStyle(j.ETA))}
+	l := line{sp("ETA ", stDim), sp(strings.TrimPrefix(p.eta(j.ETA), metrics.Dash+" "), etaStyle(j.ETA))}
 	if c.median > 14 && j.PerMinOver > 0 && l.width() <= c.eta+c.median-14 {
 		a.right(y, line{sp("rate over "+metrics.Age(j.PerMinOver), stDim)})
 	}
@@ -208,7 +208,7 @@ func (m *Model) datasetTail(a area, p pen, d *metrics.Dataset, x int, on func(st
 			unit = "tok"
 		}
 		f := p.fig(d.Median, metrics.Short, 5, stText)
-		x = a.line(x, 0, w-x, line{sp("len", on(stDim)), sp(f.s, on(f.st)), sp(" "+unit, on(stDim))})
+		x = a.line(x, 0, w-x, line{sp("len ", on(stDim)), sp(f.s, on(f.st)), sp(" "+unit, on(stDim))})
 	}
 	if d.Cut.Known && w-x >= 10 {
 		f := p.fig(d.Cut, metrics.Percent, 5, stText)
@@ -247,7 +247,7 @@ func landedLine(p pen, j *metrics.Job, since bool) line {
 	eq, st := " = ", stOK
 	switch {
 	case !j.Finished.Known || !j.Landed.Known:
-		eq, st = " ? ", stDim
+		eq, st = ", ", stDim
 	case math.Abs(j.Finished.V-j.Landed.V) > max(3, 0.02*j.Finished.V):
 		eq, st = " ≠ ", stWarn.bold()
 	case j.Finished.V != j.Landed.V:

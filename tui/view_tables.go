@@ -277,6 +277,14 @@ func (v *eventsView) enter(m *Model) tea.Cmd {
 	return m.say("as it was shortly after: " + e.Text + "   (0 is now)")
 }
 
+// crashWord names a start's end by its cause where there is one.
+func crashWord(s *metrics.Start) string {
+	if s.Cause != "" {
+		return string(s.Cause)
+	}
+	return s.Outcome
+}
+
 // startsView compares the starts that are known.
 type startsView struct{ list }
 
@@ -303,7 +311,7 @@ func (v *startsView) draw(m *Model, a area) {
 	}
 	p := m.pen()
 	st := m.snap.Starts
-	cols := []col{{"#", 3, true}, {"when", 9, false}, {"flags that differ", 24, false}, {"settled", 8, true}, {"peak", 7, true}, {"running", 7, true}, {"queued", 6, true}, {"capacity", 8, true}, {"free GiB", 8, true}, {"outcome", 0, false}}
+	cols := []col{{"#", 3, true}, {"when", 9, false}, {"flags that differ", 22, false}, {"settled", 8, true}, {"peak", 7, true}, {"running", 7, true}, {"queued", 6, true}, {"capacity", 8, true}, {"free GiB", 8, true}, {"outcome", 0, false}}
 	if a.w() < 100 {
 		cols = []col{cols[0], cols[1], {"flags that differ", 20, false}, cols[3], cols[7], {"outcome", 0, false}}
 	}
@@ -313,7 +321,7 @@ func (v *startsView) draw(m *Model, a area) {
 		outcome := sp(s.Outcome, stText)
 		switch s.Outcome {
 		case "crashed", "failed":
-			outcome = sp("✖ "+s.Outcome+" "+string(s.Cause), stCrit)
+			outcome = sp("✖ "+crashWord(s), stCrit)
 		case "running":
 			outcome = sp("● running", stOK)
 		}
