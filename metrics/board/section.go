@@ -54,6 +54,7 @@ type section struct {
 	sinceBatch int64 // requests answered since the last decode line
 	retracts   []time.Time
 	retracted  float64
+	headless   bool // its beginning was not read
 	broken     bool // bytes of this section were never read
 	// whole is when the newest stretch began in which nothing is missing.
 	whole time.Time

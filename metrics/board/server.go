@@ -347,7 +347,7 @@ func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
 	switch v := s.prom.view.Requests; {
 	case v.OK:
 		out.Finished, out.FinishedWith = s.prom.fig(v), "/metrics"
-	case sec != nil && !sec.broken && sec.posts > 0 || sec != nil && !sec.broken && !sec.ready.IsZero():
+	case sec != nil && !sec.broken && (sec.posts > 0 || !sec.ready.IsZero()):
 		out.Finished, out.FinishedWith = metrics.Known(float64(sec.posts), b.logs[s.log].at, 0, sourceLog), "POST 200 lines of the log"
 	}
 }
@@ -450,7 +450,7 @@ func (b *Board) phase(s *serverState, sec *section) metrics.Phase {
 	}
 	if l := b.logs[s.log]; l != nil {
 		for _, o := range l.work.sections {
-			if o != sec && !o.ready.IsZero() && !o.broken {
+			if o != sec && !o.ready.IsZero() && !o.headless {
 				took = append(took, o.ready.Sub(o.at).Seconds())
 			}
 		}

@@ -66,7 +66,7 @@ func (b *Board) startList(servers []*serverState) []metrics.Start {
 			continue
 		}
 		for i, sec := range l.work.sections {
-			if sec.broken && i < len(l.work.sections)-1 && sec.flags == nil && sec.level.peak.tps == 0 {
+			if sec.headless && i < len(l.work.sections)-1 && sec.flags == nil && sec.level.peak.tps == 0 {
 				continue // a shred of a start of which nothing is known
 			}
 			out = b.mergeStart(out, b.sectionStart(l, i, owner[sec]))
@@ -153,7 +153,7 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 			*to = &v
 		}
 	}
-	set(&out.ReadyS, sec.ready.Sub(out.At).Seconds(), !sec.ready.IsZero() && !sec.broken)
+	set(&out.ReadyS, sec.ready.Sub(out.At).Seconds(), !sec.ready.IsZero() && !sec.headless)
 	set(&out.Capacity, sec.capacity.V, sec.capacity.Known)
 	set(&out.HeadroomGB, sec.headroom.V, sec.headroom.Known)
 	lv := &sec.level

@@ -52,7 +52,8 @@ func (w *work) vllmEvent(e *vllm.Event) {
 	s := w.section()
 	if st != nil && st != w.vllm.start || s == nil {
 		s = w.begin(t, "")
-		s.broken = st == nil || !st.Began && e.Kind != vllm.KindSeparator
+		s.headless = st == nil || !st.Began && e.Kind != vllm.KindSeparator
+		s.broken = s.headless
 		w.vllm.start = st
 	}
 	s.reach(t)

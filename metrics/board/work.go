@@ -107,7 +107,7 @@ func (w *work) event(e *sglang.Event) {
 		}
 	case s == nil:
 		s = w.begin(t, "")
-		s.broken = true // its beginning was not read
+		s.headless, s.broken = true, true
 	}
 	s.reach(t)
 	if w.engine == "" && (e.Kind == sglang.KindBatch || e.Kind == sglang.KindStartup && !shared(e.Startup.Step)) {
