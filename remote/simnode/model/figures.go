@@ -9,12 +9,25 @@ func Scheduler(rank int) Role { return Role(fmt.Sprintf("scheduler/%d", rank)) }
 
 // Server is the state of the newest server.
 func (n *Node) Server() ServerState {
-	s := n.srv
-	if s == nil {
+	if n.srv == nil {
 		return ServerState{Phase: PhaseNone}
 	}
+	return n.srv.state()
+}
+
+// Servers are the states of all servers that live, the newest last.
+func (n *Node) Servers() []ServerState {
+	var list []ServerState
+	for _, s := range n.servers() {
+		list = append(list, s.state())
+	}
+	return list
+}
+
+func (s *server) state() ServerState {
+	n := s.n
 	st := ServerState{
-		Phase: s.phase, Listening: s.listening(), Host: s.flags.Host, Port: s.flags.Port, Flags: s.flags, Argv: s.argv,
+		PID: s.pids[ServerMain], Phase: s.phase, Listening: s.listening(), Host: s.flags.Host, Port: s.flags.Port, Flags: s.flags, Argv: s.argv,
 		Started: n.wall(s.started),
 	}
 	if s.ready > 0 {

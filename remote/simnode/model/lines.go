@@ -47,7 +47,7 @@ func (s *server) access(port int, request string, status int) {
 func (s *server) raw(text string) { s.write(Stderr, text) }
 
 func (s *server) write(stream Stream, text string) {
-	s.n.out.Server = append(s.n.out.Server, Chunk{At: s.n.Now(), Stream: stream, Text: text})
+	s.n.out.Server = append(s.n.out.Server, Chunk{At: s.n.Now(), PID: s.pids[ServerMain], Stream: stream, Text: text})
 }
 
 func statusText(code int) string {

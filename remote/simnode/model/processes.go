@@ -52,14 +52,15 @@ func (s *server) processes() []Process {
 	for _, role := range s.roles {
 		p := Process{
 			Role: role, PID: s.pids[role], Parent: ServerMain, Argv: s.argv, Env: s.env, Dir: s.dir, Started: s.n.wall(s.started),
-			State: 'S', Threads: 1, GPU: -1,
+			ParentPID: s.pids[ServerMain], State: 'S', Threads: 1, GPU: -1,
 		}
 		age := (s.n.at - s.started).Seconds()
 		rank, isRank := role.rank()
 		switch {
 		case role == ServerMain:
 			p.Env = s.env
-			p.Parent, p.RSS, p.Threads, p.CPU = "", size(mainRS), 196, age*0.3
+			p.Parent, p.ParentPID = "", 0
+			p.RSS, p.Threads, p.CPU = size(mainRS), 196, age*0.3
 		case role == Detokenizer:
 			p.Argv, p.RSS, p.Threads, p.CPU = []string{"sglang::detokenizer"}, size(detokRS), 131, age*0.1
 		case role == Tracker:

@@ -15,6 +15,7 @@ const (
 // progress bar's piece starts with a carriage return and has none).
 type Chunk struct {
 	At     time.Time
+	PID    int // of the server's main process, 0 for other programs
 	Stream Stream
 	Text   string
 }
@@ -115,20 +116,22 @@ const (
 
 // Process describes one process of the tree.
 type Process struct {
-	Role    Role
-	PID     int
-	Parent  Role // "" for a child of init
-	Argv    []string
-	Title   string   // what ps shows: Argv joined, or the title the process gave itself
-	Env     []string // KEY=VALUE, as it was started; nil for children
-	Dir     string
-	Started time.Time
-	RSS     int64 // bytes
-	State   byte  // R, S, D or Z
-	Threads int
-	GPU     int   // index of the GPU it computes on, -1 none
-	GPUMem  int64 // bytes
-	CPU     float64
+	Role   Role
+	PID    int
+	Parent Role // "" for a child of init
+	// ParentPID is the pid of Parent, 0 without one.
+	ParentPID int
+	Argv      []string
+	Title     string   // what ps shows: Argv joined, or the title the process gave itself
+	Env       []string // KEY=VALUE, as it was started; nil for children
+	Dir       string
+	Started   time.Time
+	RSS       int64 // bytes
+	State     byte  // R, S, D or Z
+	Threads   int
+	GPU       int   // index of the GPU it computes on, -1 none
+	GPUMem    int64 // bytes
+	CPU       float64
 }
 
 // Signal is a signal to a process.
@@ -194,6 +197,7 @@ const (
 
 // ServerState is what a driver must know to run the server's process.
 type ServerState struct {
+	PID       int // of the main process
 	Phase     Phase
 	Listening bool // the port accepts connections
 	Host      string
