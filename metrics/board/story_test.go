@@ -273,3 +273,20 @@ func TestHoursOfHealth(t *testing.T) {
 		}
 	}
 }
+
+// How often somebody looks changes nothing, whatever happened on the node.
+func TestLookingChangesNothing(t *testing.T) {
+	for _, sc := range []string{"story", "oom", "hang", "client-dead", "no-server", "gpu-lost", "idle"} {
+		s := newSim(t, sc)
+		s.run(12 * time.Second)
+		again := New()
+		for _, f := range s.frames {
+			again.Apply(f)
+			again.Snapshot()
+			again.Wants()
+		}
+		if d := cmp.Diff(again.Snapshot(), s.b.Snapshot()); d != "" {
+			t.Errorf("%s: %s", sc, d)
+		}
+	}
+}
