@@ -81,6 +81,7 @@ type FileStat struct {
 	ID     string `json:"id,omitempty"` // device:inode
 	Size   int64  `json:"size,omitempty"`
 	Mtime  int64  `json:"mtime,omitempty"`
+	Birth  int64  `json:"birth,omitempty"` // when the file was made, unix seconds; 0 unknown
 	Dir    bool   `json:"dir,omitempty"`
 	Err    string `json:"err,omitempty"` // why it cannot be read, if so
 }

@@ -228,7 +228,7 @@ func (b *Board) dataset(key string, files []string) metrics.Dataset {
 			if g := r.gap(); g > 0 && (d.Gap == 0 || g < d.Gap) {
 				d.Gap = g
 			}
-			if n, from, ok := r.landedSince(client); ok && !client.IsZero() {
+			if n, from, ok := r.landedSince(client, b.localUnix(st.Birth)); ok && !client.IsZero() {
 				landed += n
 				since = latest(since, from)
 			} else {

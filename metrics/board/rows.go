@@ -192,13 +192,16 @@ func perMin(trails []*trail, now time.Time) (rate float64, over time.Duration, o
 
 // landedSince gives rows that came since a moment: since is that moment where
 // the count then is known, else the first moment that is.
-func (s *rowState) landedSince(at time.Time) (rows float64, since time.Time, ok bool) {
+func (s *rowState) landedSince(at, born time.Time) (rows float64, since time.Time, ok bool) {
 	if !s.seen || len(s.trail.fine) == 0 {
 		return 0, time.Time{}, false
 	}
 	last := s.trail.fine[len(s.trail.fine)-1]
 	if !s.grew.IsZero() && s.grew.Before(at) {
 		return 0, at, true // its mtime proves that nothing came since
+	}
+	if !born.IsZero() && !born.Before(at) {
+		return last.rows, at, true // the file is younger: all of it came since
 	}
 	if p, found := s.trail.before(at); found {
 		return last.rows - p.rows, at, true

@@ -321,3 +321,15 @@ func TestTrailForgets(t *testing.T) {
 		t.Errorf("growth of the last hour %v over %s", n, over)
 	}
 }
+
+// All rows of a file that is younger than the client came from it.
+func TestLandedInANewFile(t *testing.T) {
+	r := job(t)
+	client := r.tick(time.Second).Clients[0].Started
+	r.rows(part, 48, metrics.RowsFact{})
+	r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: part, Exists: true, ID: "1", Size: 4800, Mtime: r.at.Unix(), Birth: client.Unix() + 1}})
+	d := r.tick(time.Second).Dataset(part)
+	if d.Landed.V != 48 || !d.LandedSince.Equal(client) {
+		t.Errorf("landed %v since %s, want 48 since %s", d.Landed, d.LandedSince, client)
+	}
+}
