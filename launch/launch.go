@@ -66,6 +66,7 @@ type Launch struct {
 
 	PPID, PGID, SID int
 	Parent          string // command of the parent, "" unknown
+	Terminal        bool   // it has a controlling terminal
 	UID, GID        int    // -1 unknown
 	User            string
 	Groups          []int
@@ -87,11 +88,27 @@ type Launch struct {
 	// FileFlags are the flags that --config FILE holds, by canonical name; the
 	// command line wins over them.
 	FileFlags map[string]string
+	// Here is the shell that asked, which would also start the new server.
+	Here Here
 	// Script is the start script or command line that it was taken from, where
 	// nothing ran.
 	Script string
 	// Unread says what the node did not let us read, with the reason.
 	Unread []string
+}
+
+// Here is what the shell on the node can pass on to a server that it starts.
+type Here struct {
+	Known    bool
+	UID      int
+	User     string
+	Groups   []int
+	Caps     uint64
+	Cgroup   string
+	Limits   []Limit
+	Affinity string
+	// Tools are the programs found: setsid, taskset, chrt, prlimit, renice …
+	Tools []string
 }
 
 // Var is one environment variable; a secret has the value metrics.Masked.
