@@ -105,3 +105,34 @@ func TestRestartOutOfMemory(t *testing.T) {
 		t.Error("children outlived the crash")
 	}
 }
+
+// TestLaunchBesideServer fails as the real one does and harms nobody.
+func TestLaunchBesideServer(t *testing.T) {
+	n, client := startNode(t, "story")
+	argv := argvOf(t, n.ServerPID)
+	for _, c := range []struct {
+		name, sign string
+		argv       []string
+		status     int
+	}{
+		{"help", "usage: launch_server.py", append(argv[:3:3], "--help"), 0},
+		{"a bad flag", "unrecognized arguments: --no-such-flag", append(argv[:len(argv):len(argv)], "--no-such-flag"), 2},
+		{"the same again", "memory capacity is unbalanced", argv, 137},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := run(t, client, quoted(c.argv)+" 2>&1; echo status $?")
+			if !strings.Contains(out, c.sign) || !strings.HasSuffix(out, fmt.Sprintf("status %d\n", c.status)) {
+				t.Errorf("want %q and status %d:\n%.1500s", c.sign, c.status, out)
+			}
+			if status, body, err := get(client, n.ServerPort, "/v1/loads"); err != nil || status != 200 {
+				t.Errorf("the server beside it: %d %v %s", status, err, body)
+			}
+			if !alive(n.ServerPID) || strings.Contains(logSince(n, 0), c.sign) {
+				t.Error("the server beside it was touched")
+			}
+		})
+	}
+	if pid := find(n.RootPID, "run_inference.py"); socketsTo(pid, n.ServerPort) != 150 {
+		t.Errorf("the client holds %d connections", socketsTo(pid, n.ServerPort))
+	}
+}

@@ -92,7 +92,7 @@ func join(dir, role string, argv []string) (*link, error) {
 	}
 	cwd, _ := os.Getwd()
 	l := newLink(conn)
-	l.send(message{Kind: kindHello, Role: role, PID: os.Getpid(), Argv: argv, Env: os.Environ(), Dir: cwd})
+	l.send(message{Kind: kindHello, Role: role, PID: os.Getpid(), Parent: os.Getppid(), Argv: argv, Env: os.Environ(), Dir: cwd})
 	return l, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -34,10 +33,6 @@ type serverProcess struct {
 }
 
 func runServer(dir string, argv []string) int {
-	if slices.Contains(argv, "--help") || slices.Contains(argv, "-h") {
-		fmt.Println("usage: launch_server.py [-h] --model-path MODEL_PATH [--host HOST] [--port PORT] [--tensor-parallel-size TENSOR_PARALLEL_SIZE]")
-		return 0
-	}
 	signals := make(chan os.Signal, 8)
 	watched := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -2,6 +2,7 @@ package simnode
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -210,21 +211,21 @@ func (w *world) settle(limit time.Duration) error {
 	}
 }
 
+// missing is a process of the scenario that is not there yet, or not under its
+// title.
 func (w *world) missing() model.Role {
-	there := make(map[model.Role]int, len(w.players))
-	for pid, p := range w.players {
-		there[p.role] = pid
+	for pid := range w.awaited {
+		return w.adopted[pid]
 	}
 	for _, p := range w.node.Processes() {
-		pid, ok := there[p.Role]
-		if !ok {
+		if w.players[p.PID] == nil {
 			return p.Role
 		}
 		if !titled(p) {
 			continue
 		}
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-		if len(cmdline) < len(p.Title) || string(cmdline[:len(p.Title)]) != p.Title {
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.PID), "cmdline"))
+		if !bytes.HasPrefix(cmdline, []byte(p.Title)) {
 			return p.Role
 		}
 	}

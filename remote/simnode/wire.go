@@ -9,7 +9,7 @@ import (
 // Kinds of messages on the node's socket, one JSON object a line. Below each
 // stands who sends it and with which fields.
 const (
-	// A process says who it is: Role, PID, Argv, Env, Dir.
+	// A process says who it is: Role, PID, Parent, Argv, Env, Dir.
 	kindHello = "hello"
 	// The server got a signal: Number.
 	kindSignal = "signal"
@@ -40,6 +40,7 @@ type message struct {
 	Kind   string   `json:"kind"`
 	Role   string   `json:"role,omitempty"`
 	PID    int      `json:"pid,omitempty"`
+	Parent int      `json:"parent,omitempty"`
 	Argv   []string `json:"argv,omitempty"`
 	Env    []string `json:"env,omitempty"`
 	Dir    string   `json:"dir,omitempty"`

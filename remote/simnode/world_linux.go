@@ -41,6 +41,9 @@ type world struct {
 	// adopted are the processes that the scenario found running: the model
 	// knows them already and their hello is no launch.
 	adopted map[int]model.Role
+	// awaited are those of them that have not said hello: the model stands
+	// still until all have, so that nothing of what it does is lost.
+	awaited map[int]bool
 	servers []*player
 	clients []*player
 	// players are all processes that have said hello, by pid.
@@ -54,6 +57,8 @@ type player struct {
 	link *link
 	pid  int
 	role model.Role
+	// parent is the server that it is a child of, 0 none.
+	parent int
 	// title is the one it was told to take.
 	title string
 	// Of a server: the children it was told to have, and the port it was told
@@ -77,6 +82,7 @@ func newWorld(node *model.Node, p places, s *spawner) *world {
 	return &world{
 		places: p, spawn: s, node: node,
 		adopted: make(map[int]model.Role),
+		awaited: make(map[int]bool),
 		players: make(map[int]*player),
 		tickets: make(map[int]pendingReply),
 	}
@@ -143,6 +149,7 @@ func (w *world) welcome(l *link, m message) *player {
 	adopted, known := w.adopted[m.PID]
 	if known {
 		p.role = adopted
+		delete(w.awaited, m.PID)
 	}
 	switch m.Role {
 	case "server":
@@ -161,7 +168,10 @@ func (w *world) welcome(l *link, m message) *player {
 			w.clients = append(w.clients, p)
 		}
 	}
-	if known || m.Role != "server" && m.Role != "client" {
+	if !known && m.Role != "server" && m.Role != "client" {
+		p.parent = m.Parent
+	}
+	if known || p.parent != 0 && p.parent == w.node.Server().PID {
 		w.node.Bind(p.role, m.PID)
 	}
 	w.players[m.PID] = p
@@ -228,12 +238,19 @@ func (w *world) answer(to pendingReply, r model.Reply) {
 
 // advance moves the model to the present and carries out what it did.
 func (w *world) advance() {
+	if len(w.awaited) > 0 {
+		return
+	}
 	out := w.node.Advance(time.Now().Round(0))
-	if p := newest(w.servers); p != nil {
-		w.write(p, out.Server)
+	for _, c := range out.Server {
+		if p := w.players[c.PID]; p != nil {
+			w.write(p, c)
+		}
 	}
 	if p := newest(w.clients); p != nil {
-		w.write(p, out.Client)
+		for _, c := range out.Client {
+			w.write(p, c)
+		}
 		for _, row := range out.Rows {
 			p.link.send(message{Kind: kindRow, Dir: w.places.file(row.File), Text: string(row.JSON()) + "\n"})
 		}
@@ -251,10 +268,8 @@ func (w *world) advance() {
 	w.arrange()
 }
 
-func (w *world) write(p *player, chunks []model.Chunk) {
-	for _, c := range chunks {
-		p.link.send(message{Kind: kindWrite, Number: int(c.Stream), Text: w.places.text(c.Text)})
-	}
+func (w *world) write(p *player, c model.Chunk) {
+	p.link.send(message{Kind: kindWrite, Number: int(c.Stream), Text: w.places.text(c.Text)})
 }
 
 func (w *world) kernel(chunks []model.Chunk) {
@@ -284,9 +299,30 @@ func (w *world) end(exit model.Exit) {
 	})
 }
 
-// arrange makes children, titles, port and connections what the model says.
+// arrange makes children, titles, ports and connections what the model says.
 func (w *world) arrange() {
-	state, processes := w.node.Server(), w.node.Processes()
+	processes, port := w.node.Processes(), 0
+	for _, state := range w.node.Servers() {
+		server := w.players[state.PID]
+		if server == nil || server.ended {
+			continue
+		}
+		w.arrangePort(server, state)
+		if port == 0 {
+			port = server.port
+		}
+		for _, child := range processes {
+			if child.ParentPID == server.pid && !server.children[child.Role] {
+				server.children[child.Role] = true
+				server.link.send(message{Kind: kindSpawn, Role: string(child.Role), Argv: childArgv(child.Role)})
+			}
+		}
+	}
+	w.arrangeTitles(processes)
+	w.arrangeConnections(port)
+}
+
+func (w *world) arrangePort(server *player, state model.ServerState) {
 	port := 0
 	if state.Listening {
 		port = state.Port
@@ -294,17 +330,34 @@ func (w *world) arrange() {
 			port = w.places.port
 		}
 	}
-	server := newest(w.servers)
-	if server != nil && !server.ended {
-		if server.port != port {
-			server.port = port
-			server.link.send(message{Kind: kindListen, Port: port})
-		}
-		w.arrangeChildren(server, processes)
-	} else {
-		port = 0
+	if server.port != port {
+		server.port = port
+		server.link.send(message{Kind: kindListen, Port: port})
 	}
-	w.arrangeTitles(processes)
+}
+
+func (w *world) arrangeTitles(processes []model.Process) {
+	type child struct {
+		parent int
+		role   model.Role
+	}
+	titles := make(map[child]string, len(processes))
+	for _, process := range processes {
+		if titled(process) {
+			titles[child{process.ParentPID, process.Role}] = process.Title
+		}
+	}
+	for _, p := range w.players {
+		if title := titles[child{p.parent, p.role}]; title != "" && title != p.title {
+			p.title = title
+			p.link.send(message{Kind: kindTitle, Text: title})
+		}
+	}
+}
+
+// arrangeConnections lets the client hold as many connections to the server's
+// port as the model's has requests in flight.
+func (w *world) arrangeConnections(port int) {
 	client := newest(w.clients)
 	if client == nil {
 		return
@@ -316,32 +369,6 @@ func (w *world) arrange() {
 	if want != w.conns {
 		w.conns = want
 		client.link.send(message{Kind: kindConns, Port: want.port, Number: want.number})
-	}
-}
-
-// arrangeChildren starts the server's children that the model has and the
-// tree lacks, and gives titles.
-func (w *world) arrangeChildren(server *player, processes []model.Process) {
-	for _, child := range processes {
-		if child.Parent == model.ServerMain && !server.children[child.Role] {
-			server.children[child.Role] = true
-			server.link.send(message{Kind: kindSpawn, Role: string(child.Role), Argv: childArgv(child.Role)})
-		}
-	}
-}
-
-func (w *world) arrangeTitles(processes []model.Process) {
-	titles := make(map[model.Role]string, len(processes))
-	for _, process := range processes {
-		if titled(process) {
-			titles[process.Role] = process.Title
-		}
-	}
-	for _, p := range w.players {
-		if title := titles[p.role]; title != "" && title != p.title {
-			p.title = title
-			p.link.send(message{Kind: kindTitle, Text: title})
-		}
 	}
 }
 
@@ -383,6 +410,7 @@ func (w *world) launchFound(processes []model.Process, past model.Past) error {
 			return fmt.Errorf("start the node's %s: %w", p.Role, err)
 		}
 		w.adopted[child.pid] = p.Role
+		w.awaited[child.pid] = true
 		pids[p.PID] = child.pid
 	}
 	return writeLogs(w.places, past, pids, w.node.Client().Started)
