@@ -13,7 +13,8 @@ const (
 	tailKeep = 2000
 	lineCap  = 2000
 	// keptBytes bounds the history that is kept to be read again in another zone.
-	keptBytes  = 8 << 20
+	keptBytes  = 5 << 20
+	keptFor    = 5 * time.Minute
 	zoneStep   = 15 * 60
 	zoneVotes  = 3
 	tailBytes  = 4 << 20
@@ -295,6 +296,9 @@ const quiet = 2 * time.Second
 func (b *Board) flushLogs(now time.Time) {
 	for _, p := range sortedLogs(b.logs) {
 		l := b.logs[p]
+		if len(l.kept) > 0 && now.Sub(l.at) > keptFor {
+			l.zoneFixed, l.kept, l.keptSize = true, nil, 0 // a log that does not grow tells no zone
+		}
 		if !l.open || l.client || now.Sub(l.at) < quiet {
 			continue
 		}

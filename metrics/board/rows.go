@@ -212,8 +212,16 @@ func (s *rowState) landedSince(at, born time.Time) (rows float64, since time.Tim
 
 func (b *Board) applyFiles(_ metrics.Frame, stats []metrics.FileStat) {
 	for _, st := range stats {
-		b.files[st.Path] = st
+		b.file(st)
 	}
+}
+
+// file keeps the newest stat. A listing may not tell when a file was made.
+func (b *Board) file(st metrics.FileStat) {
+	if prev, ok := b.files[st.Path]; ok && st.Birth == 0 && prev.ID == st.ID {
+		st.Birth = prev.Birth
+	}
+	b.files[st.Path] = st
 }
 
 func (b *Board) applyDir(f metrics.Frame, list []metrics.FileStat) {
@@ -234,7 +242,7 @@ func (b *Board) applyDir(f metrics.Frame, list []metrics.FileStat) {
 			}
 		}
 		if prev, ok := b.files[st.Path]; !ok || st.Mtime >= prev.Mtime {
-			b.files[st.Path] = st
+			b.file(st)
 		}
 	}
 	b.dirs[f.Name] = list
