@@ -129,6 +129,7 @@ func TestDrawingIsBounded(t *testing.T) {
 			box.Put(s)
 			time.Sleep(10 * time.Millisecond)
 		}
+		synctest.Wait()
 		if taken > 41 || taken < 35 {
 			t.Errorf("%d snapshots were drawn in 10 s", taken)
 		}
