@@ -16,19 +16,22 @@ import (
 const (
 	headBytes  = 256
 	guardBytes = 64
+	fewBytes   = 8 << 10 // growth that is fetched and counted here
 	judgeEvery = time.Minute
 )
 
 // rowCount is the state of counting one file. Newlines and bytes come from one
 // read, so a file that grows meanwhile, or ends in the middle of a row, is
-// counted right. The 64 bytes before the offset are read again with each count:
-// if they differ, the file was written anew.
+// counted right. The last 64 bytes that were seen are read again with each
+// count: if they differ, the file was written anew. A little growth comes here
+// and is counted here, which costs the node one process; more is counted there.
 type rowCount struct {
 	path, id  string
 	off, rows int64
 	head      []byte // first bytes, up to 256
-	guard     []byte // last bytes before off, up to 64
-	size      int64  // of the stat before the last count
+	guard     []byte // up to 64 bytes before guardEnd
+	guardEnd  int64
+	size      int64 // of the stat before the last count
 	mtime     int64
 	started   bool
 	done      bool
@@ -45,7 +48,7 @@ type rowCount struct {
 }
 
 func (r *rowCount) restart(why string) {
-	r.off, r.rows, r.head, r.guard = 0, 0, nil, nil
+	r.off, r.rows, r.head, r.guard, r.guardEnd = 0, 0, nil, nil, 0
 	r.reset, r.done, r.torn = why, false, false
 	r.judgedOff = 0
 }
@@ -97,30 +100,33 @@ func (f *files) countOps(w metrics.Want, st metrics.FileStat) []op {
 
 // countOp counts at most n bytes from the offset on.
 func (f *files) countOp(r *rowCount, st metrics.FileStat, n int64) op {
+	if grown := st.Size - r.off; len(r.guard) > 0 && r.guardEnd == r.off && grown >= 0 && grown <= fewBytes && len(r.head) == headBytes {
+		return f.fetchOp(r, st)
+	}
 	ref := f.ref(r.path)
 	guard, head := len(r.guard), len(r.head) < headBytes && int64(len(r.head)) <= r.off
+	end := min(st.Size, r.off+n)
+	last := min(end, guardBytes)
 	code := fmt.Sprintf("rw %d %d %s;s", r.off, n, ref)
+	if last > 0 {
+		code += fmt.Sprintf(";rd %d %d %s", end-last, last, ref)
+	}
+	code += ";s"
 	if guard > 0 {
-		code += fmt.Sprintf(";rd %d %d %s", r.off-int64(guard), guard, ref)
+		code += fmt.Sprintf(";rd %d %d %s", r.guardEnd-int64(guard), guard, ref)
 	}
 	code += ";s"
 	if head {
 		code += fmt.Sprintf(";rd 0 %d %s", headBytes, ref)
 	}
-	return op{code: code, parts: 3, bytes: 512, take: func(ps [][]byte) {
+	return op{code: code, parts: 4, bytes: 1024, take: func(ps [][]byte) {
 		r.id, r.size, r.mtime = st.ID, st.Size, st.Mtime
 		r.fresh = true
-		if !bytes.Equal(ps[1], r.guard) {
-			why := "rewritten"
-			if len(ps[1]) < guard {
-				why = "truncated"
-			}
-			r.restart(why)
-			r.again = true
+		if !bytes.Equal(ps[2], r.guard) {
+			r.rewritten(len(ps[2]) < guard)
 			return
 		}
-		first, last, _ := bytes.Cut(ps[0], []byte{'\n'})
-		counts := strings.Fields(string(first))
+		counts := strings.Fields(string(ps[0]))
 		if len(counts) != 2 {
 			r.err = "cannot be read"
 			return
@@ -131,20 +137,51 @@ func (f *files) countOp(r *rowCount, st metrics.FileStat, n int64) op {
 			r.err = "cannot be counted: unexpected answer of wc"
 			return
 		}
-		r.rows += lines
-		r.off += read
-		if head {
-			r.head = bytes.Clone(ps[2][:min(int64(len(ps[2])), r.off)])
-		}
-		if r.off > 0 {
-			r.guard = bytes.Clone(last)
-			r.torn = len(last) > 0 && last[len(last)-1] != '\n'
-		}
 		if read == 0 && st.Size > r.off {
 			r.err = "cannot be read"
 		}
+		r.rows += lines
+		r.off += read
+		if head {
+			r.head = bytes.Clone(ps[3][:min(int64(len(ps[3])), r.off)])
+		}
+		if int64(len(ps[1])) == last && end <= r.off {
+			r.guard, r.guardEnd = bytes.Clone(ps[1]), end
+			r.torn = end == st.Size && last > 0 && ps[1][last-1] != '\n'
+		}
 		r.done = r.off >= st.Size
 	}}
+}
+
+// fetchOp reads what a file has grown by, with the guard before it.
+func (f *files) fetchOp(r *rowCount, st metrics.FileStat) op {
+	guard := int64(len(r.guard))
+	n := guard + st.Size - r.off
+	return op{code: fmt.Sprintf("rd %d %d %s", r.off-guard, n, f.ref(r.path)), parts: 1, bytes: n, take: func(ps [][]byte) {
+		data := ps[0]
+		r.id, r.size, r.mtime = st.ID, st.Size, st.Mtime
+		r.fresh = true
+		if !bytes.HasPrefix(data, r.guard) {
+			r.rewritten(int64(len(data)) < guard)
+			return
+		}
+		grown := data[guard:]
+		r.rows += int64(bytes.Count(grown, []byte{'\n'}))
+		r.off += int64(len(grown))
+		r.guard, r.guardEnd = bytes.Clone(tail(data, guardBytes)), r.off
+		r.torn = data[len(data)-1] != '\n'
+		r.done = r.off >= st.Size
+	}}
+}
+
+// rewritten begins anew with a file that is not the one counted so far.
+func (r *rowCount) rewritten(short bool) {
+	if short {
+		r.restart("truncated")
+	} else {
+		r.restart("rewritten")
+	}
+	r.again = true
 }
 
 // resumeOp takes up an earlier count, if the file still begins as it did.
@@ -161,6 +198,7 @@ func (f *files) resumeOp(r *rowCount, w metrics.Want, st metrics.FileStat) op {
 		}
 		r.off, r.rows = w.Offset, w.Rows
 		r.head, r.guard = bytes.Clone(ps[0][:min(int64(len(ps[0])), w.Offset)]), bytes.Clone(ps[1])
+		r.guardEnd = w.Offset
 	}}
 }
 

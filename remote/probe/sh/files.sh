@@ -33,15 +33,17 @@ rdm() { # as rd, for many bytes
 	fi
 }
 
-# Newlines and bytes from an offset on, at most so many, then the last 64 bytes
-# before the end of what was counted.
+# Newlines and bytes from an offset on, at most so many.
 rw() { # offset, bytes, path
-	C=$(rdm "$1" "$2" "$3" | wc -lc)
-	set -- "$1" "$2" "$3" $C
-	printf '%s %s\n' "$4" "$5"
-	e=$(($1 + ${5:-0}))
-	b=$((e > 64 ? e - 64 : 0))
-	[ "$e" -gt "$b" ] && rd "$b" $((e - b)) "$3"
+	[ -n "$K" ] || seek
+	if [ "$K" = 1 ]; then
+		dd if="$3" bs=1048576 iflag=skip_bytes,count_bytes skip="$1" count="$2" | wc -lc
+	else
+		{
+			dd bs=1 skip="$1" count=0
+			head -c "$2"
+		} <"$3" | wc -lc
+	fi
 }
 
 # The stat of all wanted files, whose quoted paths are in W.
