@@ -98,6 +98,9 @@ func TestPreRolled(t *testing.T) {
 	if age := n.Started.Sub(n.ClientStarted); age < 18*time.Minute || age > 20*time.Minute {
 		t.Errorf("the client is %v old, want 19 minutes", age)
 	}
+	if len(n.Config.Started) != 12 || !n.Config.Started[n.ClientPID].Equal(n.ClientStarted) {
+		t.Errorf("began: %v", n.Config.Started)
+	}
 	rows := growing(t, n)
 	text, _ := os.ReadFile(rows)
 	if count := bytes.Count(text, []byte("\n")); count < 1510 || count > 1560 {

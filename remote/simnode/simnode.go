@@ -13,7 +13,7 @@
 // and modification times. What cannot be: the start time of a process in
 // /proc is when the demo started it. The age of a server or client that a
 // scenario found running is told by its log, by the modification times and by
-// Node.ServerStarted and Node.ClientStarted.
+// Node.Config.Started.
 package simnode
 
 import (

@@ -181,16 +181,30 @@ func raise(dir string, b birth, spawn *spawner) (report, error) {
 func (w *world) report(addr string, scenario model.Scenario, past model.Past) report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	config := configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv))
+	config.Started = w.began()
 	return report{
 		Addr: addr, Port: w.places.port,
 		ServerLog: w.places.file(past.ServerLog), ClientLog: w.places.file(past.ClientLog),
 		Data:      w.places.data(past),
-		Config:    configOf(w.places, scenario.Job, past, w.places.argv(w.node.Client().Argv)),
+		Config:    config,
 		History:   historyOf(w.places, past.History),
 		OwnHost:   w.host != nil,
 		ServerPID: w.pidOf(model.ServerMain), ClientPID: w.pidOf(model.ClientMain),
 		ServerStarted: w.node.Server().Started, ClientStarted: w.node.Client().Started,
 	}
+}
+
+// began is when the processes that the scenario found running began in its own
+// history.
+func (w *world) began() map[int]time.Time {
+	began := make(map[int]time.Time)
+	for _, p := range w.node.Processes() {
+		if _, found := w.adopted[p.PID]; found || p.Parent == model.ServerMain {
+			began[p.PID] = p.Started
+		}
+	}
+	return began
 }
 
 // settle waits until every process of the scenario is there under its title.
