@@ -22,7 +22,8 @@ type Actions interface {
 	// Log reads a part of a log that the snapshot's tail does not hold.
 	Log(ctx context.Context, q LogQuery) (LogSlice, error)
 	// Shell gives a shell on the node over the same connection, to be run on
-	// the terminal while the screen is away.
+	// the terminal while the screen is away. Its context lives as long as the
+	// screen.
 	Shell(ctx context.Context) (tea.ExecCommand, error)
 	// Answer answers a prompt; ok is false where the person declined. It must
 	// not block.

@@ -163,11 +163,11 @@ func (m *Model) target(arg string) tea.Cmd {
 
 // shell leaves the screen for a shell on the node and comes back.
 func (m *Model) shell() tea.Cmd {
-	act := m.opt.Actions
-	return m.call(func(ctx context.Context) tea.Msg {
+	act, ctx := m.opt.Actions, m.ctx
+	return func() tea.Msg {
 		c, err := act.Shell(ctx)
 		return shellMsg{c, err}
-	})
+	}
 }
 
 type shellMsg struct {

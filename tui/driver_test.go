@@ -175,6 +175,7 @@ type fakeActions struct {
 	fail    error
 
 	reconnects int
+	shell      context.Context
 }
 
 func (f *fakeActions) Put(_ context.Context, fr metrics.Frame) error {
@@ -207,7 +208,8 @@ func (fakeShell) SetStdin(io.Reader)  {}
 func (fakeShell) SetStdout(io.Writer) {}
 func (fakeShell) SetStderr(io.Writer) {}
 
-func (f *fakeActions) Shell(context.Context) (tea.ExecCommand, error) {
+func (f *fakeActions) Shell(ctx context.Context) (tea.ExecCommand, error) {
+	f.shell = ctx
 	if f.fail != nil {
 		return nil, f.fail
 	}

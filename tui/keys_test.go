@@ -218,6 +218,10 @@ func TestShardsOpen(t *testing.T) {
 func TestShellCopyAndMore(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("s").Sent("execMsg")
+		time.Sleep(time.Hour)
+		if d.act.shell.Err() != nil {
+			t.Error("the shell's context ends before the shell")
+		}
 		d.Press("y").See("copied").Sent("tea.setClipboardMsg")
 		d.Press("2", "y").Sent("settled 604 ± 21")
 		d.Press("ctrl+l").Sent("clearScreenMsg")
