@@ -60,4 +60,3 @@ func TestIdentifyScriptOnThisMachine(t *testing.T) {
 		t.Errorf("a pid that cannot be: %v", err)
 	}
 }
-
