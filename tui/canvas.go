@@ -18,10 +18,6 @@ func (r Rect) Contains(x, y int) bool {
 	return x >= r.X && x < r.X+r.W && y >= r.Y && y < r.Y+r.H
 }
 
-func (r Rect) inset(dx, dy int) Rect {
-	return Rect{r.X + dx, r.Y + dy, max(r.W-2*dx, 0), max(r.H-2*dy, 0)}
-}
-
 // A canvas is the screen as cells. Everything is drawn through areas, which
 // clip, so no pane can reach into another whatever text it is given.
 type canvas struct {

@@ -20,12 +20,11 @@ import (
 // A driver uses the screen as a person does: it presses keys and reads. Inside a
 // synctest bubble every command runs to its end before the next key.
 type driver struct {
-	t     *testing.T
-	m     *Model
-	act   *fakeActions
-	out   chan tea.Msg
-	sent  []string // what commands gave back, as text
-	state context.CancelFunc
+	t    *testing.T
+	m    *Model
+	act  *fakeActions
+	out  chan tea.Msg
+	sent []string // what commands gave back, as text
 }
 
 // drive runs a test against a screen of one size that shows a snapshot.

@@ -26,9 +26,7 @@ func (m *Model) frame(c *canvas, p Pane, mode Mode, title line, rights ...line) 
 		name = append(name, sp(superscripts[p], stAccent))
 	}
 	name = append(name, sp(paneTitles[p], head))
-	for _, s := range title {
-		name = append(name, s)
-	}
+	name = append(name, title...)
 	return border(a, mode == ModeFull, st, name, rights...)
 }
 

@@ -198,10 +198,9 @@ func (l *Layout) full() {
 		}
 		extra--
 	}
-	y := 0
+	y := 3
 	l.Rect[PaneHeader] = Rect{0, 0, w, 1}
 	l.Rect[PaneVerdict] = Rect{0, 1, w, 2}
-	y = 3
 	l.Rect[PaneRows] = Rect{0, y, w, rows}
 	y += rows
 	left := w * 57 / 100

@@ -87,7 +87,7 @@ func (m *Model) drawJob(a area, y int) {
 	if j.Target.Rows <= 0 {
 		a.line(x, y, c.target, line{sp(" / ?", stDim), sp("  T", stAccent)})
 		x += c.target + 1
-		x = a.line(x, y, a.w()-x, m.rateOf(p, j.PerMin, c.rate))
+		a.line(x, y, a.w()-x, m.rateOf(p, j.PerMin, c.rate))
 		return
 	}
 	of := " / " + commas(j.Target.Rows)

@@ -29,7 +29,6 @@ var tiers = []struct{ step, window time.Duration }{
 type column struct {
 	start time.Time
 	max   float64 // NaN where nothing is known
-	mean  float64
 }
 
 // columns pools a series into n columns that end at end, aligned to absolute
@@ -66,9 +65,9 @@ func columns(s *metrics.Series, newest, end time.Time, span time.Duration, n int
 	}
 	first := end.Unix()/int64(width/time.Second) - int64(n) + 1
 	for i, b := range buckets {
-		out[i] = column{start: time.Unix((first+int64(i))*int64(width/time.Second), 0), max: math.NaN(), mean: math.NaN()}
+		out[i] = column{start: time.Unix((first+int64(i))*int64(width/time.Second), 0), max: math.NaN()}
 		if b.N > 0 {
-			out[i].max, out[i].mean = b.Max, b.Mean()
+			out[i].max = b.Max
 		}
 	}
 	return out
@@ -117,14 +116,6 @@ func maxima(cols []column) []float64 {
 	out := make([]float64, len(cols))
 	for i, c := range cols {
 		out[i] = c.max
-	}
-	return out
-}
-
-func means(cols []column) []float64 {
-	out := make([]float64, len(cols))
-	for i, c := range cols {
-		out[i] = c.mean
 	}
 	return out
 }

@@ -21,14 +21,6 @@ func (l line) width() int {
 	return w
 }
 
-func (l line) text() string {
-	var b strings.Builder
-	for _, s := range l {
-		b.WriteString(s.s)
-	}
-	return b.String()
-}
-
 // line writes the spans from (x, y), cut with "…" at w cells, and gives the
 // column after them.
 func (a area) line(x, y, w int, l line) int {
