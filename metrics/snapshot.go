@@ -153,6 +153,8 @@ type Server struct {
 	Headroom     Figure // GiB, the engine's own available_gpu_mem after capture
 	KVDtype      string
 	BytesPerTok  Figure // bytes a token a GPU
+	FreeAtStart  Figure // GiB free on a GPU before the weights were loaded
+	KVPool       Figure // GiB of the KV pool on a GPU
 	HiCache      HiCache
 	Graph        *bool // last decode batch ran in a captured graph
 	AcceptLen    Figure

@@ -18,6 +18,15 @@ type Start struct {
 	Phases   []PhaseTook `json:"phases,omitempty"`
 	ReadyS   *float64    `json:"ready_s,omitempty"` // seconds until ready
 
+	// FreeAtStartGB is free memory of a GPU before the weights were loaded,
+	// KVDtype what the log says the KV cache holds, BytesPerTok its bytes a token
+	// a GPU: from these a forecast is reckoned.
+	FreeAtStartGB *float64 `json:"free_at_start_gib,omitempty"`
+	KVDtype       string   `json:"kv_dtype,omitempty"`
+	BytesPerTok   *float64 `json:"bytes_per_token,omitempty"`
+	// FirstToken is when the first real token came, zero while none has.
+	FirstToken time.Time `json:"first_token,omitzero"`
+
 	Capacity   *float64 `json:"capacity_tokens,omitempty"`
 	HeadroomGB *float64 `json:"headroom_gib,omitempty"`
 	Peak       *float64 `json:"peak_tps,omitempty"`

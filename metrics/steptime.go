@@ -8,6 +8,9 @@ type StepFit struct {
 	A, B  float64 // seconds, seconds a request
 	N     int     // points; 0: no fit
 	Resid float64 // relative error of predicted tok/s, one standard deviation
+	// Least and Most are the smallest and largest number of running requests that
+	// were measured: beyond them the fit is a guess.
+	Least, Most float64
 }
 
 // StepPoint is one decode line: running requests and tok/s.
@@ -18,12 +21,16 @@ type StepPoint struct {
 // FitSteps fits the step time by least squares. It needs points at two or more
 // distinct numbers of running requests; else N is 0.
 func FitSteps(points []StepPoint) StepFit {
-	var n, sx, sy, sxx, sxy float64
+	var n, sx, sy, sxx, sxy, least, most float64
 	for _, p := range points {
 		if p.Running <= 0 || p.TPS <= 0 {
 			continue
 		}
 		x, y := p.Running, p.Running/p.TPS
+		if n == 0 || x < least {
+			least = x
+		}
+		most = max(most, x)
 		n++
 		sx += x
 		sy += y
@@ -35,7 +42,7 @@ func FitSteps(points []StepPoint) StepFit {
 		return StepFit{}
 	}
 	b := (n*sxy - sx*sy) / det
-	f := StepFit{A: (sy - b*sx) / n, B: b, N: int(n)}
+	f := StepFit{A: (sy - b*sx) / n, B: b, N: int(n), Least: least, Most: most}
 	var ss float64
 	for _, p := range points {
 		if p.Running > 0 && p.TPS > 0 {
