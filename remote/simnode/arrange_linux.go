@@ -62,20 +62,22 @@ func (w *world) arrangeTitles(processes []model.Process) {
 	}
 }
 
-// arrangeConnections lets the client hold as many connections to the server's
+// arrangeConnections lets each client hold as many connections to the server's
 // port as the model's has requests in flight.
 func (w *world) arrangeConnections(port int) {
-	client := newest(w.clients)
-	if client == nil {
-		return
-	}
-	want := connections{pid: client.pid, port: port}
-	if port != 0 {
-		want.number = w.node.Client().InFlight
-	}
-	if want != w.conns {
-		w.conns = want
-		client.link.send(message{Kind: kindConns, Port: want.port, Number: want.number})
+	for _, state := range w.node.Clients() {
+		client := w.players[state.PID]
+		if client == nil {
+			continue
+		}
+		want := connections{port: port}
+		if port != 0 {
+			want.number = state.InFlight
+		}
+		if want != client.conns {
+			client.conns = want
+			client.link.send(message{Kind: kindConns, Port: want.port, Number: want.number})
+		}
 	}
 }
 

@@ -77,6 +77,20 @@ func TestOrphanIsKilled(t *testing.T) {
 	waitFor(t, "no compute process is left", 5*time.Second, func() bool { return run(t, client, held) == "" })
 }
 
+func TestBothClientsAreConnected(t *testing.T) {
+	n, _ := startNode(t, "client-twice")
+	both := 0
+	for pid, title := range titles(n.RootPID) {
+		if strings.Contains(title, "run_inference.py") {
+			both++
+			waitFor(t, "150 connections of "+title, 5*time.Second, func() bool { return socketsTo(pid, n.ServerPort) == 150 })
+		}
+	}
+	if both != 2 {
+		t.Errorf("%d clients, want 2", both)
+	}
+}
+
 // TestHost proves that the model's host is seen on the node and nowhere else.
 func TestHost(t *testing.T) {
 	n, client := startNode(t, "story")

@@ -48,7 +48,6 @@ type world struct {
 	// players are all processes that have said hello, by pid.
 	players map[int]*player
 	tickets map[int]pendingReply
-	conns   connections
 }
 
 // player is a connected process and what it was last told.
@@ -64,6 +63,8 @@ type player struct {
 	// to listen on.
 	children map[model.Role]bool
 	port     int
+	// conns are the connections that a client was told to keep.
+	conns connections
 	// ended says that the model itself has ended it, gone that it is no more.
 	ended, gone bool
 }
@@ -74,7 +75,7 @@ type pendingReply struct {
 }
 
 type connections struct {
-	pid, port, number int
+	port, number int
 }
 
 func newWorld(node *model.Node, p places, s *spawner) *world {

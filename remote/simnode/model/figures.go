@@ -44,10 +44,28 @@ func (s *server) state() ServerState {
 
 // Client is the state of the newest client.
 func (n *Node) Client() ClientState {
-	c := n.cli
-	if c == nil {
+	if n.cli == nil {
 		return ClientState{}
 	}
+	return n.cli.state()
+}
+
+// Clients are the states of all clients that live, the newest last.
+func (n *Node) Clients() []ClientState {
+	var list []ClientState
+	for _, o := range n.extra {
+		if o.client != nil && o.client.alive {
+			list = append(list, o.client.state())
+		}
+	}
+	if n.cli != nil && n.cli.alive {
+		list = append(list, n.cli.state())
+	}
+	return list
+}
+
+func (c *client) state() ClientState {
+	n := c.n
 	st := ClientState{
 		Running: c.alive, PID: c.pid, Argv: c.argv, Dir: c.dir, Started: n.wall(c.started), Concurrency: c.concurrency,
 		Rows: c.rows, Retries: c.retries, Buffered: len(c.held),
