@@ -126,24 +126,19 @@ func (m *Model) drawFindings(c *canvas) {
 		return
 	}
 	y := 0
-	both := a.h() >= 2*min(len(s.Findings), 3)
 	first := 0
-	if m.focus == PaneFind {
-		each := 1
-		if both {
-			each = 2
-		}
-		if n := a.h() / each; m.sel[PaneFind] >= n {
-			first = m.sel[PaneFind] - n + 1
-		}
+	if m.focus == PaneFind && m.sel[PaneFind] >= a.h() {
+		first = m.sel[PaneFind] - a.h() + 1
 	}
+	spare := a.h() - len(s.Findings) // rows for advice, the gravest first
 	for i := first; i < len(s.Findings) && y < a.h(); i++ {
 		f := &s.Findings[i]
 		m.drawFindingLine(a.sub(0, y, a.w(), 1), p, f, m.marked(PaneFind, i))
 		y++
-		if both && y < a.h() && f.Advice != "" {
+		if spare > 0 && f.Advice != "" && !f.Acked {
 			a.cut(2, y, a.w()-2, "→ "+f.Advice, stDim)
 			y++
+			spare--
 		}
 	}
 	if y < a.h() {
