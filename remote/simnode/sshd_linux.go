@@ -33,7 +33,7 @@ type sshServer struct {
 func newSSHServer(hostKey ssh.Signer, client ssh.PublicKey, user string) *sshServer {
 	accepted := client.Marshal()
 	config := &ssh.ServerConfig{
-		ServerVersion: "SSH-2.0-OpenSSH_9.6",
+		ServerVersion: "SSH-2.0-runvigil_simnode",
 		PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if meta.User() == user && bytes.Equal(key.Marshal(), accepted) {
 				return nil, nil
