@@ -7,9 +7,12 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-// bufLimit bounds the lines of one log that are kept here; the file may have any
-// size.
-const bufLimit = 50_000
+// bufLimit and bufSlack bound the lines of one log that are kept here; the file
+// may have any size. The oldest go a slack at a time.
+const (
+	bufLimit = 50_000
+	bufSlack = 5_000
+)
 
 // A logBuf is a run of whole lines of one log. It grows at its end with the
 // snapshot's tail, and at its start with slices that were asked for. A jump far
@@ -37,7 +40,7 @@ func (b *logBuf) join(t *metrics.LogTail) {
 		return
 	}
 	b.lines = append(b.lines, fresh...)
-	if over := len(b.lines) - bufLimit; over > 0 {
+	if over := len(b.lines) - bufLimit; over >= bufSlack {
 		b.lines = append([]metrics.LogLine(nil), b.lines[over:]...)
 		if b.first > 0 {
 			b.first += int64(over)
@@ -119,6 +122,32 @@ func (b *logBuf) find(from, by int, fits func(*metrics.LogLine) bool) int {
 		}
 	}
 	return -1
+}
+
+// hitIndex remembers which lines of a buffer hold a match, so that a long log is
+// not searched again for every drawing.
+type hitIndex struct {
+	m    matcher
+	head int64 // offset of the first line
+	n    int   // lines searched so far
+	idx  []int
+}
+
+// in gives the indices of the lines with a hit, in order.
+func (h *hitIndex) in(b *logBuf, m matcher) []int {
+	head := int64(-1)
+	if len(b.lines) > 0 {
+		head = b.lines[0].Off
+	}
+	if h.m != m || h.head != head || h.n > len(b.lines) {
+		*h = hitIndex{m: m, head: head}
+	}
+	for ; h.n < len(b.lines); h.n++ {
+		if m.in(b.lines[h.n].Text) {
+			h.idx = append(h.idx, h.n)
+		}
+	}
+	return h.idx
 }
 
 // matcher finds a plain text: its case counts only where it has capitals.

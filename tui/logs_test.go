@@ -176,8 +176,52 @@ func TestLogBufJoin(t *testing.T) {
 		big.join(logTail(1+i*1000, 1000))
 		big.join(logTail(1+i*1000+500, 1000))
 	}
-	if len(big.lines) > bufLimit || big.first+int64(len(big.lines)) != 60501 {
+	if len(big.lines) >= bufLimit+bufSlack || big.first+int64(len(big.lines)) != 60501 {
 		t.Fatalf("%d lines from %d", len(big.lines), big.first)
 	}
 	big.join(nil)
+}
+
+func TestHitIndex(t *testing.T) {
+	b, h := &logBuf{}, &hitIndex{}
+	b.join(logTail(1, 1000))
+	if got := h.in(b, newMatcher("error")); len(got) != 2 || got[0] != 499 || got[1] != 999 {
+		t.Fatalf("hits %v", got)
+	}
+	b.join(logTail(1001, 600))
+	if got := h.in(b, newMatcher("error")); len(got) != 3 || got[2] != 1499 {
+		t.Fatalf("after growth %v", got)
+	}
+	b.replace(LogSlice{Lines: logTail(490, 20).Lines, First: 490, Start: 48900})
+	if got := h.in(b, newMatcher("error")); len(got) != 1 || got[0] != 10 {
+		t.Fatalf("after a jump %v", got)
+	}
+	if got := h.in(b, newMatcher("line 49")); len(got) != 10 {
+		t.Fatalf("another text %v", got)
+	}
+}
+
+// A full buffer with a search in it, drawn after one more line.
+func BenchmarkLogView(b *testing.B) {
+	m := newModel(b.Context(), Options{Theme: SchemeDark})
+	m.resize(120, 40)
+	s := sceneSettled()
+	for i := range 50 {
+		s.Logs[storyLog] = logTail(1+i*1000, 1000)
+		s.Logs[storyLog].Path = storyLog
+		m.Update(snapshotMsg{s})
+		if i == 0 {
+			m.Update(keyNamed("l"))
+			m.views[viewLogs].(*logView).match = newMatcher("error")
+		}
+		m.View()
+	}
+	no := 50_001
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Logs[storyLog] = logTail(no-999, 1000)
+		no++
+		m.Update(snapshotMsg{s})
+		m.View()
+	}
 }

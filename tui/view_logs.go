@@ -21,6 +21,7 @@ type logView struct {
 	left   int // columns cut at the left
 	wrap   bool
 	match  matcher
+	index  hitIndex
 	hit    int // index of the line the search stands on, -1: none
 	asking bool
 	page   int // rows of the last drawing
@@ -239,18 +240,11 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	}
 	segs := []seg{{0, line{state}}}
 	if !v.match.empty() {
-		hits, at := 0, 0
-		for i := range b.lines[:end] {
-			if v.match.in(b.lines[i].Text) {
-				hits++
-				if i == v.hit {
-					at = hits
-				}
-			}
-		}
-		text := fmt.Sprintf("/%s  %s in sight", v.match.text, plural(hits, "line"))
-		if at > 0 {
-			text = fmt.Sprintf("/%s  %d of %d", v.match.text, at, hits)
+		idx := v.index.in(b, v.match)
+		hits, _ := slices.BinarySearch(idx, end)
+		text := fmt.Sprintf("/%s  %s with it here", v.match.text, plural(hits, "line"))
+		if at, found := slices.BinarySearch(idx, v.hit); found {
+			text = fmt.Sprintf("/%s  %d of %d", v.match.text, at+1, hits)
 		}
 		segs = append(segs, seg{1, line{sp(text, stAccent)}})
 	}
