@@ -28,9 +28,6 @@ func (s *remoteShell) SetStdin(r io.Reader)  { s.in = r }
 func (s *remoteShell) SetStdout(w io.Writer) { s.out = w }
 func (s *remoteShell) SetStderr(io.Writer)   {}
 
-// loginShell starts the user's own shell as a login does.
-const loginShell = `exec "${SHELL:-/bin/sh}" -l`
-
 // Run hands the terminal to the shell until it ends.
 func (s *remoteShell) Run() error {
 	tty, ok := s.out.(*os.File)
@@ -45,7 +42,7 @@ func (s *remoteShell) Run() error {
 	if name == "" {
 		name = "xterm"
 	}
-	p, err := s.conn.StartPTY(s.ctx, name, width, height, loginShell)
+	p, err := s.conn.StartPTY(s.ctx, name, width, height, "")
 	if err != nil {
 		return err
 	}

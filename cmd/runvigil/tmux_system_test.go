@@ -25,11 +25,12 @@ func newTerminal(t *testing.T, width, height int, env []string) terminal {
 	t.Helper()
 	term := terminal{t, fmt.Sprintf("rvtest-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
 	args := []string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height)}
-	for _, e := range append(env, "XDG_STATE_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir(), "PS1=shell> ") {
+	for _, e := range append(env, "XDG_STATE_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir()) {
 		args = append(args, "-e", e)
 	}
 	term.tmux(append(args, "/bin/sh")...)
 	t.Cleanup(func() { _ = exec.Command("tmux", "-L", term.name, "kill-server").Run() })
+	term.keys("PS1='shell''> '; clear", "Enter")
 	term.wait("shell>", 10*time.Second)
 	return term
 }

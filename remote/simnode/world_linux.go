@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -329,7 +330,8 @@ func (w *world) launchFound(processes []model.Process, past model.Past) error {
 		w.awaited[child.pid] = true
 		pids[p.PID] = child.pid
 	}
-	return writeLogs(w.places, past, pids, w.node.Client().Started)
+	started := w.node.Client().Started
+	return errors.Join(writeLogs(w.places, past, pids, started), writeVisit(w.places, past, started))
 }
 
 func (w *world) launchOne(p model.Process, log string) (*process, error) {

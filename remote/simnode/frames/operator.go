@@ -13,13 +13,13 @@ import (
 // Opening are the frames that come before the probe's own: the configuration
 // that the operator of the run would have written for this node, the owner's
 // guard, what was noted of earlier starts, and the rows as they were counted
-// five minutes before the client's start.
+// just before the client's start.
 func (s *Source) Opening() []metrics.Frame {
 	config := s.config()
 	saved := metrics.Saved{Node: s.name, BootID: s.node.Host().BootID, Files: []metrics.SavedFile{}}
 	if started := s.node.Client().Started; !started.IsZero() {
 		for _, f := range s.saved {
-			f.At = started.Add(-5 * time.Minute)
+			f.At = started.Add(-10 * time.Second)
 			saved.Files = append(saved.Files, f)
 		}
 	}
