@@ -291,7 +291,15 @@ func parseStatLine(line string) (metrics.FileStat, bool) {
 	if err1 != nil || err2 != nil || err3 != nil {
 		return metrics.FileStat{}, false
 	}
-	return metrics.FileStat{Path: f[4], Exists: true, ID: f[0], Size: size, Mtime: mtime, Dir: mode&0o170000 == 0o040000}, true
+	st := metrics.FileStat{Path: f[4], Exists: true, ID: f[0], Size: size, Mtime: mtime}
+	switch mode & 0o170000 {
+	case 0o100000:
+	case 0o040000:
+		st.Dir = true
+	default:
+		st.Err = "is not a regular file" // reading a pipe or a device may block
+	}
+	return st, true
 }
 
 // statError gives the reason that stat told for a path, "" where the file is

@@ -25,6 +25,8 @@ type localNode struct {
 	env   []string
 	most  int // sessions at a time, 0: any number
 	noTCP bool
+	// program changes the program of a files worker before it is sent.
+	program func(string) string
 
 	mu      sync.Mutex
 	running map[*exec.Cmd]chan struct{}

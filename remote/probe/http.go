@@ -205,7 +205,12 @@ func (e *endpoints) key(ctx context.Context, pid int) (string, error) {
 	if a.rc != 0 || len(a.data) == 0 {
 		return "", fmt.Errorf("the command line of process %d cannot be read now", pid)
 	}
-	key = keyOf(splitArgv(a.data))
+	if key = keyOf(splitArgv(a.data)); key == "" {
+		if a, err = e.p.scan.call(ctx, "ck "+strconv.Itoa(pid)); err == nil {
+			first, _, _ := strings.Cut(string(a.data), "\n")
+			key = strings.TrimSpace(first)
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.keys[pid] = key

@@ -42,7 +42,7 @@ func (f *files) followOps(ctx context.Context, w metrics.Want, st metrics.FileSt
 		l = &logFollow{path: w.Path}
 		f.logs[w.Path] = l
 	}
-	if !st.Exists || st.Dir {
+	if !st.Exists || st.Dir || st.Err != "" {
 		if st.Err != "" && st.Err != l.err {
 			l.err = st.Err
 			f.emitLog(l, st, 0, l.pos, l.pos, nil)

@@ -51,7 +51,8 @@ type Probe struct {
 	states   map[string]metrics.ProbeFact
 	session  metrics.Session
 	pageSize int64
-	ours     map[int]bool // pids of our shells and of what serves the connection
+	ours     map[int]bool // pids of what serves the connection
+	sessions map[int]bool // that our shells lead
 	suspect  bool
 
 	ctl, files, scan *channel
@@ -76,6 +77,7 @@ func New(conn Conn, o Options) *Probe {
 		out:      func(metrics.Frame) {},
 		states:   map[string]metrics.ProbeFact{},
 		ours:     map[int]bool{},
+		sessions: map[int]bool{},
 		pageSize: 4096,
 		rescan:   make(chan struct{}, 1),
 		jobs:     map[string]turn{"g": newTurn(), "h": newTurn()},
@@ -250,7 +252,7 @@ func (p *Probe) report(name string, f metrics.ProbeFact) {
 func (p *Probe) opened(s *shell) {
 	p.stateMu.Lock()
 	defer p.stateMu.Unlock()
-	p.ours[s.pid] = true
+	p.sessions[s.sid] = true
 	if s.ppid > 1 {
 		p.ours[s.ppid] = true
 	}

@@ -187,6 +187,9 @@ func (p *Probe) sizeOf(ctx context.Context, path string) (int64, error) {
 	if st.Dir {
 		return 0, fmt.Errorf("read %s: is a directory", path)
 	}
+	if st.Err != "" {
+		return 0, fmt.Errorf("read %s: %s", path, st.Err)
+	}
 	return st.Size, nil
 }
 

@@ -64,7 +64,7 @@ func (f *files) countOps(w metrics.Want, st metrics.FileStat) []op {
 	if r.started && (w.Every == 0 && r.done || now.Sub(r.askedAt) < w.Every-w.Every/8) {
 		return nil
 	}
-	if !st.Exists || st.Dir {
+	if !st.Exists || st.Dir || st.Err != "" {
 		err := st.Err
 		switch {
 		case st.Dir:

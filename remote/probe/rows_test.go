@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func fileWorker(t *testing.T, n *localNode, wants ...metrics.Want) *files {
 	t.Helper()
 	p := New(n, Options{})
 	t.Cleanup(p.closeChannels)
+	if change, program := n.program, p.files.program; change != nil {
+		p.files.program = func(nonce string) string { return change(program(nonce)) }
+	}
 	p.SetWants(wants)
 	f := newFiles(p)
 	now := time.Unix(1_800_000_000, 0)
@@ -193,10 +197,31 @@ func TestRowsResume(t *testing.T) {
 	}
 }
 
+// Where dd cannot skip bytes by itself, it only moves the shared offset.
+func TestPlainDD(t *testing.T) {
+	n := newLocalNode(t)
+	n.program = func(text string) string {
+		plain := strings.Replace(text, "\nK= ", "\nK=0 ", 1)
+		if plain == text {
+			t.Error("the program does not set K where this test looks for it")
+		}
+		return plain
+	}
+	walkRows(t, n, 60, 5, 1)
+	backfillLog(t, n)
+	screenReads(t, n)
+}
+
 func TestRowsUnreadable(t *testing.T) {
 	dir := t.TempDir()
+	fifo := dir + "/fifo.jsonl"
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f := fileWorker(t, newLocalNode(t),
 		metrics.Want{Kind: metrics.WantRows, Path: dir + "/none.jsonl", Every: time.Second},
+		metrics.Want{Kind: metrics.WantRows, Path: fifo, Every: time.Second},
+		metrics.Want{Kind: metrics.WantLog, Path: fifo},
 		metrics.Want{Kind: metrics.WantRows, Path: dir, Every: time.Second})
 	errs := map[string]string{}
 	f.p.out = func(fr metrics.Frame) {
@@ -206,7 +231,7 @@ func TestRowsUnreadable(t *testing.T) {
 		}
 	}
 	settle(t, f)
-	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" {
+	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" || errs[fifo] != "is not a regular file" {
 		t.Errorf("reasons: %q", errs)
 	}
 }

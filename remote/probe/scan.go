@@ -143,10 +143,10 @@ func (d *discovery) relevant(t procTable) procTable {
 		t = t.below(root)
 	}
 	d.p.stateMu.Lock()
-	ours := maps.Clone(d.p.ours)
+	ours, sessions := maps.Clone(d.p.ours), maps.Clone(d.p.sessions)
 	d.p.stateMu.Unlock()
 	for pid, st := range t.rows {
-		if ours[pid] || ours[st.sid] && st.sid != 0 {
+		if ours[pid] || st.sid != 0 && sessions[st.sid] {
 			delete(t.rows, pid)
 			t.children[st.ppid] = slices.DeleteFunc(t.children[st.ppid], func(c int) bool { return c == pid })
 		}

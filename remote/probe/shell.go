@@ -33,7 +33,8 @@ var (
 type shell struct {
 	nonce     string
 	st        *Stream
-	pid, ppid int
+	pid, ppid int    // of the worker, of what started the shell
+	sid       int    // of the shell, which leads its session
 	noise     string // what the login shell printed before the program ran
 	lines     chan []byte
 	requests  chan []byte
@@ -206,6 +207,10 @@ func (s *shell) begin(p piece) {
 	if len(p.words) > 2 {
 		s.pid, _ = strconv.Atoi(p.words[1])
 		s.ppid, _ = strconv.Atoi(p.words[2])
+		s.sid, _ = strconv.Atoi(p.words[len(p.words)-1])
+		if len(p.words) == 3 {
+			s.sid = s.pid
+		}
 	}
 }
 

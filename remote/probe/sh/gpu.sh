@@ -15,15 +15,15 @@ lease() {
 }
 
 stream() {
+	Jg= Jh= Q= w=
 	LC_ALL=C
 	export LC_ALL
 	exec 2>/dev/null
 	guard
 	"$G" --query-gpu="$F" --format=csv,noheader,nounits -lms "$M" </dev/null 2>&1 &
 	Q=$!
-	w=
 	lease
-	printf '\n@%s READY %s %s\n' "$N" "$Q" "$PPID"
+	printf '\n@%s READY %s %s %s\n' "$N" "$Q" "$PPID" "$$"
 	while read -r c; do
 		lease
 		case $c in

@@ -32,6 +32,7 @@ loop() {
 # With a relay a worker behind a FIFO does the work and this process becomes
 # cat, so that it ends with its input even while the worker is blocked.
 main() {
+	K= B= V= W= A= H= Jg= Jh= Q=
 	LC_ALL=C
 	PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 	export LC_ALL PATH
