@@ -1,18 +1,32 @@
 package tui
 
 import (
+	"time"
+
 	tea "charm.land/bubbletea/v2"
 )
 
 // promptDialog is a question of the connection: a host key, a secret, a touch.
 // Its answer goes back once, whatever happens to the dialog.
 type promptDialog struct {
-	p  Prompt
-	in input
+	p     Prompt
+	in    input
+	armed bool
+}
+
+// grace is how long a question that opens by itself takes no key: what is typed
+// then was meant for what lay below it.
+const grace = 400 * time.Millisecond
+
+type armMsg struct{ d *promptDialog }
+
+func (msg armMsg) apply(*Model) tea.Cmd {
+	msg.d.armed = true
+	return nil
 }
 
 // prompt opens a question, or withdraws one that is no longer asked.
-func (m *Model) prompt(p Prompt) {
+func (m *Model) prompt(p Prompt) tea.Cmd {
 	for _, d := range m.dialogs {
 		if pd, ok := d.(*promptDialog); ok && pd.p.ID == p.ID {
 			m.close(pd)
@@ -20,17 +34,21 @@ func (m *Model) prompt(p Prompt) {
 		}
 	}
 	if p.Kind == PromptWithdraw {
-		return
+		return nil
 	}
 	d := &promptDialog{p: p}
 	d.in.secret = p.Kind == PromptSecret
 	m.ask(d)
+	return tea.Tick(grace, func(time.Time) tea.Msg { return armMsg{d} })
 }
 
 func (d *promptDialog) draw(_ *Model, screen area) {
 	body := wrap(clean(d.p.Text), min(screen.w(), 76)-4, 6)
-	h := len(body) + 6
+	h := len(body) + 4
 	if d.p.Fingerprint != "" {
+		h += 2
+	}
+	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
 		h += 2
 	}
 	a := popup(screen, 76, h, clean(d.p.Title), stWarn)
@@ -68,6 +86,9 @@ func (d *promptDialog) answer(m *Model, text string, ok bool) tea.Cmd {
 
 func (d *promptDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
+	if !d.armed {
+		return nil
+	}
 	switch {
 	case key == "esc":
 		return d.answer(m, "", false)
@@ -89,7 +110,7 @@ func (d *promptDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 
 // paste is taken where something is typed; a host key is never trusted by it.
 func (d *promptDialog) paste(_ *Model, text string) tea.Cmd {
-	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
+	if d.armed && (d.p.Kind == PromptText || d.p.Kind == PromptSecret) {
 		d.in.insert(text)
 	}
 	return nil

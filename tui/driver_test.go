@@ -54,6 +54,17 @@ func drive(t *testing.T, w, h int, s *metrics.Snapshot, do func(d *driver), chan
 func (d *driver) Send(msg tea.Msg) *driver {
 	_, cmd := d.m.Update(msg)
 	d.start(cmd)
+	return d.settle()
+}
+
+// Wait lets time pass.
+func (d *driver) Wait(t time.Duration) *driver {
+	time.Sleep(t)
+	return d.settle()
+}
+
+// settle runs commands to their ends and gives the model what they found.
+func (d *driver) settle() *driver {
 	for {
 		synctest.Wait()
 		select {

@@ -305,11 +305,12 @@ func TestMouse(t *testing.T) {
 
 func TestPrompts(t *testing.T) {
 	drive(t, 80, 24, nil, func(d *driver) {
-		ask := func(p Prompt) *driver { return d.Send(promptMsg{p}) }
+		ask := func(p Prompt) *driver { return d.Send(promptMsg{p}).Wait(grace) }
+		d.Send(promptMsg{Prompt{ID: 9, Kind: PromptHostKey, Title: "sudden"}}).Press("y").See("sudden").Wait(grace).Press("esc")
 		ask(Prompt{ID: 1, Kind: PromptHostKey, Title: "gpu7 is not known yet", Text: "Trust this key?", Fingerprint: "SHA256:abcDEF"}).See("gpu7 is not known yet", "SHA256:abcDEF", "trust it")
 		d.Press("enter", "space")
 		d.Send(tea.PasteMsg{Content: "y"})
-		if len(d.act.answers) != 0 {
+		if len(d.act.answers) != 1 {
 			t.Fatalf("a host key was answered by %q", d.act.answers)
 		}
 		d.Press("y").NotSee("SHA256")
@@ -319,7 +320,7 @@ func TestPrompts(t *testing.T) {
 		ask(Prompt{ID: 5, Kind: PromptSecret, Title: "Password\x1b]0;x\a"}).NotSee("\x1b")
 		ask(Prompt{ID: 5, Kind: PromptWithdraw}).NotSee("Password")
 		ask(Prompt{ID: 6, Kind: PromptHostKey, Title: "k"}).Press("n")
-		want := []string{`1 "yes" true`, `2 "hunter2" true`, `3 "134" true`, `4 "" false`, `6 "no" false`}
+		want := []string{`9 "" false`, `1 "yes" true`, `2 "hunter2" true`, `3 "134" true`, `4 "" false`, `6 "no" false`}
 		if !slices.Equal(d.act.answers, want) {
 			t.Errorf("answers %q, want %q", d.act.answers, want)
 		}
@@ -378,4 +379,37 @@ func TestStuckChannel(t *testing.T) {
 	s.Findings = nil
 	s.Channels[1] = metrics.Channel{Name: "gpu", State: "stuck", Since: s.At.Add(-time.Minute), Reason: "nvidia-smi does not end", Advice: "look for state D"}
 	drive(t, 120, 40, s, func(d *driver) { d.See("probe gpu stuck for 1 m: nvidia-smi does not end") })
+}
+
+// Every key is safe in every place, with data of any kind and with none.
+func TestEveryKeyEverywhere(t *testing.T) {
+	all := map[string]func() *metrics.Snapshot{"none": func() *metrics.Snapshot { return nil }, "bare": func() *metrics.Snapshot { return &metrics.Snapshot{At: storyNow} }, "hostile": hostileScene}
+	for name, make := range scenes {
+		all[name] = make
+	}
+	for name, make := range all {
+		s := make()
+		for _, size := range [][2]int{{120, 40}, {30, 8}} {
+			drive(t, size[0], size[1], s, func(d *driver) {
+				for _, view := range append([]string{viewOverview}, viewNames()...) {
+					for _, b := range allBindings() {
+						if !b.in(view) {
+							continue
+						}
+						for _, k := range b.keys {
+							d.m.stack, d.m.dialogs, d.m.at, d.m.paused = nil, nil, time.Time{}, false
+							if view != viewOverview {
+								d.m.open(view)
+							}
+							d.m.focusShown = true
+							d.Press(k)
+							if rows := strings.Count(d.Screen(), "\n") + 1; rows != size[1] {
+								t.Fatalf("%s: %s in %s: %d rows", name, k, view, rows)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
 }

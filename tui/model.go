@@ -169,8 +169,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.show()
 		return m, m.takeSnapshot(drawEvery)
 	case promptMsg:
-		m.prompt(msg.p)
-		return m, m.takePrompt()
+		return m, tea.Batch(m.prompt(msg.p), m.takePrompt())
 	case toastMsg:
 		return m, m.say(msg.text)
 	case toastGone:

@@ -17,7 +17,12 @@ func (m *Model) drawOverview(c *canvas) {
 	}
 	m.drawHeader(c.area(l.Rect[PaneHeader]))
 	m.drawVerdict(c.area(l.Rect[PaneVerdict]), true)
-	if m.snap == nil || firstVisit(m.snap) {
+	if m.snap == nil {
+		m.drawFirst(c)
+		m.drawFooter(c.area(l.Rect[PaneFooter]))
+		return
+	}
+	if firstVisit(m.snap) {
 		m.drawFirst(c)
 	} else {
 		m.drawRows(c)
@@ -68,6 +73,9 @@ func (m *Model) drawFirst(c *canvas) {
 	l := m.layout
 	top, bottom := l.Rect[PaneRows], l.Rect[PaneReq]
 	r := Rect{0, top.Y, l.W, bottom.Y + bottom.H - top.Y}
+	if m.snap == nil {
+		r.H = l.Rect[PaneFooter].Y - r.Y
+	}
 	title := "first look"
 	if m.snap != nil && m.snap.Node != "" {
 		title = "first look at " + m.snap.Node

@@ -15,10 +15,6 @@ const leastGPU = 16
 // drawGPUs draws one row a GPU, in as many columns as the pane has room for.
 // Equal bars do not shout: colour is for the one that differs.
 func (m *Model) drawGPUs(c *canvas) {
-	if m.snap == nil {
-		m.frame(c, PaneGPU, m.layout.Mode, nil)
-		return
-	}
 	s, p := m.snap, m.pen()
 	if m.layout.Mode == ModeSmall && m.layout.Rect[PaneGPU].H < 3 {
 		a := c.area(m.layout.Rect[PaneGPU])

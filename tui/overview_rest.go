@@ -10,10 +10,6 @@ import (
 
 // drawHost draws what else the run stands on: memory, disks, load.
 func (m *Model) drawHost(c *canvas) {
-	if m.snap == nil {
-		m.frame(c, PaneHost, m.layout.Mode, nil)
-		return
-	}
 	s, p := m.snap, m.pen()
 	if m.layout.Mode != ModeFull {
 		a := c.area(m.layout.Rect[PaneHost])
@@ -107,10 +103,6 @@ func hostSegs(p pen, s *metrics.Snapshot) []seg {
 
 // drawFindings lists what is wrong, gravest first, each with what to do.
 func (m *Model) drawFindings(c *canvas) {
-	if m.snap == nil {
-		m.frame(c, PaneFind, m.layout.Mode, nil)
-		return
-	}
 	s, p := m.snap, m.pen()
 	a := m.frame(c, PaneFind, m.layout.Mode, nil)
 	if a.r.Empty() {
@@ -211,7 +203,7 @@ func (m *Model) drawCannotTell(a area, p pen, y int) {
 // drawEvents lists what happened, newest first.
 func (m *Model) drawEvents(c *canvas) {
 	a := m.frame(c, PaneEvents, m.layout.Mode, nil)
-	if m.snap == nil || a.r.Empty() {
+	if a.r.Empty() {
 		return
 	}
 	p := m.pen()
