@@ -31,12 +31,13 @@ type endpoints struct {
 	client  *http.Client
 	mu      sync.Mutex
 	keys    map[int]string // of servers, by process; they never leave
-	blocked bool           // the node forbids forwarding
+	asked   map[string]time.Time
+	blocked bool // the node forbids forwarding
 }
 
 // watchHTTP keeps one poller an endpoint that is wanted.
 func (p *Probe) watchHTTP(ctx context.Context) error {
-	e := &endpoints{p: p, keys: map[int]string{}, client: &http.Client{
+	e := &endpoints{p: p, keys: map[int]string{}, asked: map[string]time.Time{}, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext: p.conn.DialContext, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 4,
 			IdleConnTimeout: time.Minute, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
@@ -81,10 +82,21 @@ func (e *endpoints) poll(ctx context.Context, w metrics.Want) {
 		e.ask(ctx, w)
 		return
 	}
+	// A want that comes back is asked no more often than one that stayed:
+	// /health makes work for the engine.
+	e.mu.Lock()
+	wait := time.Until(e.asked[target(w)].Add(w.Every))
+	e.mu.Unlock()
+	if wait > 0 && !sleep(ctx, wait) {
+		return
+	}
 	every(ctx, max(w.Every, 200*time.Millisecond), nil, func() { e.ask(ctx, w) })
 }
 
 func (e *endpoints) ask(ctx context.Context, w metrics.Want) {
+	e.mu.Lock()
+	e.asked[target(w)] = time.Now()
+	e.mu.Unlock()
 	h, body := e.get(ctx, w)
 	if ctx.Err() != nil {
 		return

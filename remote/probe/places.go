@@ -16,6 +16,8 @@ const (
 	kernelEvery = 30 * time.Second
 	paneEvery   = 5 * time.Second
 	placeLimit  = 15 * time.Second
+	dirMost     = 100 // files of one directory
+	dirsMost    = 400 // files of all directories in one answer
 )
 
 // kernelPattern chooses the kernel's lines about GPUs and the OOM killer.
@@ -28,10 +30,11 @@ type places struct {
 	last   map[metrics.Want]time.Time
 	kernel float64 // stamp of the newest kernel line that was told
 	panes  map[string][]string
+	large  map[string]bool // directories that are listed by themselves
 }
 
 func (p *Probe) watchPlaces(ctx context.Context) error {
-	w := &places{p: p, last: map[metrics.Want]time.Time{}, panes: map[string][]string{}}
+	w := &places{p: p, last: map[metrics.Want]time.Time{}, panes: map[string][]string{}, large: map[string]bool{}}
 	every(ctx, p.opts.Interval, p.kicked(), func() { w.round(ctx) })
 	return nil
 }
@@ -51,10 +54,14 @@ func (w *places) due(want metrics.Want, usual time.Duration) bool {
 }
 
 func (w *places) round(ctx context.Context) {
+	var dirs []string
 	for _, want := range w.p.wanted(metrics.WantDir) {
-		if sendable(want.Path) && w.due(want, dirEvery) {
-			w.dir(ctx, want.Path)
+		if sendable(want.Path) && w.due(want, dirEvery) && !slices.Contains(dirs, want.Path) {
+			dirs = append(dirs, want.Path)
 		}
+	}
+	if len(dirs) > 0 {
+		w.listDirs(ctx, dirs)
 	}
 	if w.due(metrics.Want{Kind: metrics.WantDisk}, diskEvery) || w.newDisk() {
 		w.disks(ctx)
@@ -71,19 +78,62 @@ func (w *places) round(ctx context.Context) {
 	}
 }
 
-func (w *places) dir(ctx context.Context, dir string) {
-	a, err := w.p.scan.callFor(ctx, "nd "+quote(dir), placeLimit)
+// listDirs lists directories with one find for all. One that fills a large part
+// of the answer is listed by itself from then on, so that it crowds out no
+// other.
+func (w *places) listDirs(ctx context.Context, dirs []string) {
+	var together []string
+	for _, dir := range dirs {
+		if w.large[dir] {
+			w.list(ctx, dirMost, dir)
+		} else {
+			together = append(together, dir)
+		}
+	}
+	if len(together) > 0 {
+		w.list(ctx, dirsMost, together...)
+	}
+}
+
+func (w *places) list(ctx context.Context, most int, dirs ...string) {
+	var quoted []string
+	for _, dir := range dirs {
+		quoted = append(quoted, quote(dir))
+	}
+	a, err := w.p.scan.callFor(ctx, "nd "+strconv.Itoa(most)+" "+strings.Join(quoted, " "), placeLimit)
 	if err != nil {
 		return
 	}
-	out := []metrics.FileStat{}
-	for line := range strings.Lines(string(a.data)) {
-		if st, ok := parseStatLine(strings.TrimSuffix(line, "\n")); ok {
-			st.Path = strings.Replace(st.Path, dir+"/./", strings.TrimSuffix(dir, "/")+"/", 1)
-			out = append(out, st)
+	found := parseDirs(string(a.data), dirs)
+	for _, dir := range dirs {
+		if len(found[dir]) > dirMost {
+			w.large[dir] = true
+			found[dir] = found[dir][:dirMost]
 		}
+		w.p.emitJSON(metrics.KindDir, dir, time.Time{}, found[dir])
 	}
-	w.p.emitJSON(metrics.KindDir, dir, time.Time{}, out)
+}
+
+// parseDirs sorts the answer of nd by the directory that was asked for; find
+// puts "/./" behind it.
+func parseDirs(text string, dirs []string) map[string][]metrics.FileStat {
+	out := map[string][]metrics.FileStat{}
+	for _, dir := range dirs {
+		out[dir] = []metrics.FileStat{}
+	}
+	for line := range strings.Lines(text) {
+		st, ok := parseStatLine(strings.TrimSuffix(line, "\n"))
+		if !ok {
+			continue
+		}
+		dir, name, ok := strings.Cut(st.Path, "/./")
+		if _, asked := out[dir]; !ok || !asked {
+			continue
+		}
+		st.Path = strings.TrimSuffix(dir, "/") + "/" + name
+		out[dir] = append(out[dir], st)
+	}
+	return out
 }
 
 // newDisk tells whether a file system is wanted that was not asked for yet.
@@ -105,50 +155,77 @@ func (w *places) disks(ctx context.Context) {
 			paths = append(paths, want.Path)
 		}
 	}
+	out, ok := w.askDisks(ctx, paths)
+	if !ok && len(paths) > 1 {
+		// One of them does not tell: then each is asked by itself.
+		for _, path := range paths {
+			if one, ok := w.askDisks(ctx, []string{path}); ok {
+				out = append(out, one...)
+			}
+		}
+	}
+	if out != nil {
+		w.p.emitJSON(metrics.KindDisk, "", time.Time{}, out)
+	}
+}
+
+func (w *places) askDisks(ctx context.Context, paths []string) ([]metrics.DiskFact, bool) {
 	var quoted []string
 	for _, path := range paths {
 		quoted = append(quoted, quote(path))
 	}
 	a, err := w.p.scan.callFor(ctx, "dk "+strings.Join(quoted, " "), placeLimit)
 	if err != nil {
-		return
+		return nil, false
 	}
-	w.p.emitJSON(metrics.KindDisk, "", time.Time{}, parseDisks(a.parts(), paths))
+	return parseDisks(a.parts(), paths)
 }
 
-// parseDisks reads df -Pk and df -Pi, a part a path; -1 is unknown.
-func parseDisks(ps [][]byte, paths []string) []metrics.DiskFact {
-	out := []metrics.DiskFact{}
+// parseDisks reads df -Pk and df -Pi, a line a path in both; it is not ok where
+// the first has another number of lines. -1 is unknown.
+func parseDisks(ps [][]byte, paths []string) ([]metrics.DiskFact, bool) {
+	space := dfLines(string(ps[0]))
+	if len(space) != len(paths) {
+		return nil, false
+	}
+	var inodes []dfLine
+	if len(ps) > 1 {
+		inodes = dfLines(string(ps[1]))
+	}
+	var out []metrics.DiskFact
 	for i, path := range paths {
-		if i >= len(ps) {
-			break
+		d := metrics.DiskFact{Path: path, Mount: space[i].mount, Total: space[i].total * 1024, Avail: space[i].avail * 1024, InodesFree: -1}
+		if len(inodes) == len(space) && inodes[i].total > 0 {
+			d.InodesFree = inodes[i].avail
 		}
-		d := metrics.DiskFact{Path: path, Total: -1, Avail: -1, InodesFree: -1}
-		for line := range strings.Lines(string(ps[i])) {
-			f := strings.Fields(line)
-			if len(f) < 6 || f[0] == "Filesystem" {
-				continue
-			}
-			// A file system's name may hold spaces: count from the mount point.
-			at := slices.IndexFunc(f[1:], func(s string) bool { return strings.HasSuffix(s, "%") || s == "-" }) + 1
-			if at < 4 || at+1 >= len(f) {
-				continue
-			}
-			total, err1 := strconv.ParseInt(f[at-3], 10, 64)
-			avail, err2 := strconv.ParseInt(f[at-1], 10, 64)
-			if err1 != nil || err2 != nil {
-				continue
-			}
-			if d.Mount == "" {
-				d.Mount = metrics.Clean(strings.Join(f[at+1:], " "), 300)
-				d.Total, d.Avail = total*1024, avail*1024
-			} else if total > 0 {
-				d.InodesFree = avail
-			}
+		out = append(out, d)
+	}
+	return out, true
+}
+
+type dfLine struct {
+	mount        string
+	total, avail int64
+}
+
+func dfLines(text string) []dfLine {
+	var out []dfLine
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[0] == "Filesystem" {
+			continue
 		}
-		if d.Mount != "" {
-			out = append(out, d)
+		// A file system's name may hold spaces: count from the mount point.
+		at := slices.IndexFunc(f[1:], func(s string) bool { return strings.HasSuffix(s, "%") || s == "-" }) + 1
+		if at < 4 || at+1 >= len(f) {
+			continue
 		}
+		total, err1 := strconv.ParseInt(f[at-3], 10, 64)
+		avail, err2 := strconv.ParseInt(f[at-1], 10, 64)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		out = append(out, dfLine{metrics.Clean(strings.Join(f[at+1:], " "), 300), total, avail})
 	}
 	return out
 }

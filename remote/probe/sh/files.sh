@@ -52,8 +52,11 @@ st() {
 	[ $# = 0 ] || stat -L -c '%d:%i %s %Y %f %n' -- "$@" 2>&1
 }
 
+# Space and inodes of the file systems of paths, or of their nearest parents
+# that exist: a line a path each.
 dk() { # paths
 	for p; do
+		shift
 		while [ ! -e "$p" ]; do
 			case $p in
 			*/*) p=${p%/*} ;;
@@ -61,15 +64,22 @@ dk() { # paths
 			esac
 			[ -n "$p" ] || p=/
 		done
-		df -Pk -- "$p"
-		df -Pi -- "$p"
-		s
+		set -- "$@" "$p"
 	done
+	df -Pk -- "$@"
+	s
+	df -Pi -- "$@"
 }
 
-# The newest data files in a directory and one level below.
-nd() { # directory
-	find -L "$1/." -maxdepth 2 -name '.?*' -prune -o -type f \( -name '*.jsonl' -o -name '*.ndjson' -o -name '*.json' -o -name '*.csv' -o -name '*.tsv' -o -name '*.parquet' -o -name '*.jsonl.tmp' -o -name '*.json.tmp' -o -name '*.jsonl.part' -o -name '*.log' -o -name '*.out' \) -exec stat -L -c '%d:%i %s %Y %f %n' {} + | sort -k3,3nr -k2,2nr | head -n 100
+# The newest data files in directories and one level below each.
+nd() { # how many, directories
+	n=$1
+	shift
+	for p; do
+		shift
+		set -- "$@" "$p/."
+	done
+	find -L "$@" -maxdepth 2 -name '.?*' -prune -o -type f \( -name '*.jsonl' -o -name '*.ndjson' -o -name '*.json' -o -name '*.csv' -o -name '*.tsv' -o -name '*.parquet' -o -name '*.jsonl.tmp' -o -name '*.json.tmp' -o -name '*.jsonl.part' -o -name '*.log' -o -name '*.out' -o -name '*.err' \) -exec stat -L -c '%d:%i %s %Y %f %n' {} + | sort -k3,3nr -k2,2nr | head -n "$n"
 }
 
 # Offsets (from the slice's start) of the lines that hold one of the strings in
