@@ -1,0 +1,165 @@
+package explain
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+func caseByID(t *testing.T, id string) *Report {
+	t.Helper()
+	for _, c := range readCases(t) {
+		if c.id == id {
+			return explained(t, c.data)
+		}
+	}
+	t.Fatalf("no case %s", id)
+	return nil
+}
+
+// Advice points in the direction that the index says.
+func TestAdvice(t *testing.T) {
+	for id, word := range map[string]string{
+		"035": "Raise the memory fraction", "037": "Raise the memory fraction", "039": "--schedule-conservativeness", "041": "CUDA_LAUNCH_BLOCKING=1",
+		"050": "--shm-size", "054": "--mem-fraction-static", "092": "do not lower", "113": "Reload the modules", "115": "restart the machine",
+		"121": "Load the driver", "129": "Stop polling", "150": "PYTHONUNBUFFERED", "154": "ulimit -n", "156": "--shm-size", "160": "probe",
+		"170": "memory limit of the container",
+	} {
+		if r := caseByID(t, id); !strings.Contains(strings.Join(r.Advice, "\n"), word) {
+			t.Errorf("%s: advice %q does not say %q", id, r.Advice, word)
+		}
+	}
+}
+
+func TestPrimaryIsFirst(t *testing.T) {
+	r := caseByID(t, "131")
+	for i, c := range r.Causes {
+		if c.Primary != (i == 0) {
+			t.Errorf("cause %d: %+v", i, c)
+		}
+	}
+}
+
+// A healthy log has no primary cause that ends a server, and no warning.
+func TestHealthyLogsAreHealthy(t *testing.T) {
+	for _, c := range readCases(t) {
+		if !strings.HasSuffix(c.kind, "-stats") && !strings.HasSuffix(c.kind, "-startup") {
+			continue
+		}
+		switch c.id {
+		case "018", "051", "017", "164": // a dead rank, an aborted transfer, a full pool, retractions
+			continue
+		}
+		r := explained(t, c.data)
+		if p := r.Primary(); p != nil && p.Class != string(metrics.CauseJITCompiling) {
+			t.Errorf("%s: %+v", c.id, *p)
+		}
+		for _, f := range r.Findings {
+			if f.Severity != "info" {
+				t.Errorf("%s: %+v", c.id, f)
+			}
+		}
+	}
+}
+
+// Prompts and answers that hold log text stay text.
+func TestQuotedLogsTellNothing(t *testing.T) {
+	rows := &strings.Builder{}
+	for i := range 50 {
+		fmt.Fprintf(rows, `{"id": %d, "prompt": "[2026-02-24 12:00:00 TP0] Decode batch, #running-req: 7, #token: 9, token usage: 0.50, cuda graph: True, gen throughput (token/s): 5.00, #queue-req: 1", "text": "torch.OutOfMemoryError: CUDA out of memory."}`+"\n", i)
+	}
+	r := explained(t, []byte(rows.String()))
+	if or(r.Kind, "") != string(KindRows) || r.Primary() != nil || r.Running != nil || *r.Rows != 50 {
+		t.Errorf("rows: %s", r.Text(""))
+	}
+}
+
+// A file of any length streams through: the newest figures count.
+func TestLongLogs(t *testing.T) {
+	line := "[2026-02-24 12:%02d:%02d TP0] Decode batch, #running-req: %d, #token: 5000, token usage: 0.03, cuda graph: True, gen throughput (token/s): 100.00, #queue-req: 0\n"
+	n := 0
+	in := &generator{make: func() string {
+		n++
+		return fmt.Sprintf(line, n/60%60, n%60, n)
+	}, left: 40 << 20}
+	r, err := Read(in, KindAuto)
+	if err != nil || r.Running == nil || *r.Running != float64(n) {
+		t.Errorf("running %s of %d, error %v", num(r.Running), n, err)
+	}
+}
+
+type generator struct {
+	make func() string
+	left int
+	rest string
+}
+
+func (g *generator) Read(p []byte) (int, error) {
+	if g.rest == "" {
+		if g.left <= 0 {
+			return 0, io.EOF
+		}
+		var b strings.Builder
+		for b.Len() < 64<<10 {
+			b.WriteString(g.make())
+		}
+		g.rest = b.String()
+		g.left -= b.Len()
+	}
+	n := copy(p, g.rest)
+	g.rest = g.rest[n:]
+	return n, nil
+}
+
+// The report of a file that breaks off says what was read, and the error where.
+func TestReadError(t *testing.T) {
+	data := readCases(t)[0].data
+	broken := io.MultiReader(bytes.NewReader(data), failing{})
+	r, err := Read(broken, KindAuto)
+	if err == nil || !strings.Contains(err.Error(), "after") || r.GenTPS == nil {
+		t.Errorf("error %v, report %s", err, r.Text(""))
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestKindOverrides(t *testing.T) {
+	for _, c := range readCases(t) {
+		for _, k := range Kinds() {
+			if r, err := Read(bytes.NewReader(c.data), k); err != nil || r.Kind == nil {
+				t.Errorf("%s as %s: %v", c.id, k, err)
+			}
+		}
+	}
+	for _, name := range []string{"nvidia-smi", "dmesg", "k8s", "server-log", "vllm"} {
+		if _, ok := ParseKind(name); !ok {
+			t.Errorf("--kind %s is not taken", name)
+		}
+	}
+	if _, ok := ParseKind("poem"); ok {
+		t.Error("--kind poem is taken")
+	}
+}
+
+// What a file says is cleaned and masked before it is told.
+func TestSecretsAreMasked(t *testing.T) {
+	log := "[2026-02-24 12:00:00] server_args=ServerArgs(model_path='/m', api_key='sk-verysecret1234567890', tp_size=1)\n" +
+		"[2026-02-24 12:00:01] Scheduler hit an exception: Traceback (most recent call last):\n" +
+		"ValueError: bad token hf_abcdefghijklmnopqrstuvwxyz012345 \x1b[31mred\x1b[0m\n"
+	r := explained(t, []byte(log))
+	out, err := r.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(out), r.Text("x")} {
+		if strings.Contains(text, "verysecret") || strings.Contains(text, "hf_abcdefghij") || strings.Contains(text, "\x1b") || strings.Contains(text, `\u001b`) {
+			t.Errorf("told: %s", text)
+		}
+	}
+}
