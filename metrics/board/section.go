@@ -27,6 +27,7 @@ type section struct {
 	modelName string
 
 	capacity, headroom, maxRunning, context, weightGB, kvGB sglang.Num
+	freeGB                                                  sglang.Num // before the weights, of the fullest GPU
 	kvDtype                                                 string
 	hostGB                                                  sglang.Num // 1e9 bytes a rank
 	hicache                                                 sglang.Num

@@ -376,6 +376,7 @@ func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 	out.MaxRunning = fixedNum(sec.maxRunning, at)
 	out.ContextLen = fixedNum(sec.context, at)
 	out.KVDtype = sec.kvDtype
+	out.FreeAtStart, out.KVPool = fixedNum(sec.freeGB, at), fixedNum(sec.kvGB, at)
 	if sec.kvGB.Known && sec.capacity.Known && sec.capacity.V > 0 {
 		out.BytesPerTok = metrics.Fixed(math.Round(sec.kvGB.V*(1<<30)/sec.capacity.V), at, sourceLog)
 	}

@@ -101,11 +101,17 @@ func (b *Board) mergeStart(list []metrics.Start, s metrics.Start) []metrics.Star
 		if len(s.Argv) == 0 {
 			s.Argv = o.Argv
 		}
+		if s.KVDtype == "" {
+			s.KVDtype = o.KVDtype
+		}
+		if s.FirstToken.IsZero() {
+			s.FirstToken = o.FirstToken
+		}
 		for _, p := range []struct{ to, from **float64 }{
 			{&s.ReadyS, &o.ReadyS}, {&s.Capacity, &o.Capacity}, {&s.HeadroomGB, &o.HeadroomGB}, {&s.Peak, &o.Peak},
 			{&s.Settled, &o.Settled}, {&s.Spread, &o.Spread}, {&s.Running, &o.Running}, {&s.Queued, &o.Queued},
 			{&s.KVUsage, &o.KVUsage}, {&s.PerRequest, &o.PerRequest}, {&s.RowsPerMin, &o.RowsPerMin}, {&s.LowestFree, &o.LowestFree},
-			{&s.DurationS, &o.DurationS},
+			{&s.DurationS, &o.DurationS}, {&s.FreeAtStartGB, &o.FreeAtStartGB}, {&s.BytesPerTok, &o.BytesPerTok},
 		} {
 			if *p.to == nil {
 				*p.to = *p.from
@@ -148,6 +154,7 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 		}
 	}
 	out.Label = startLabel(out.Argv, sec.flags)
+	out.KVDtype, out.FirstToken = sec.kvDtype, sec.firstToken
 	set := func(to **float64, v float64, known bool) {
 		if known && !math.IsNaN(v) {
 			*to = &v
@@ -156,6 +163,8 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 	set(&out.ReadyS, sec.ready.Sub(out.At).Seconds(), !sec.ready.IsZero() && !sec.headless)
 	set(&out.Capacity, sec.capacity.V, sec.capacity.Known)
 	set(&out.HeadroomGB, sec.headroom.V, sec.headroom.Known)
+	set(&out.FreeAtStartGB, sec.freeGB.V, sec.freeGB.Known)
+	set(&out.BytesPerTok, math.Round(sec.kvGB.V*(1<<30)/sec.capacity.V), sec.kvGB.Known && sec.capacity.Known && sec.capacity.V > 0)
 	lv := &sec.level
 	set(&out.Peak, lv.peak.tps, lv.peak.tps > 0)
 	if lv.settled {

@@ -126,6 +126,7 @@ func (w *work) vllmStart(s *section, st *vllm.Start, t time.Time) {
 		s.port = st.Port
 	}
 	s.capacity, s.context = same(st.Capacity), same(st.MaxLen)
+	s.kvGB, s.freeGB = same(st.KVGB), same(st.FreeGB)
 	if s.ready.IsZero() && st.Phase != "" {
 		s.phases.enter(st.Phase, t)
 		s.phases.done, s.phases.total = st.Done, st.Total

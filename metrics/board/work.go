@@ -172,6 +172,11 @@ func (w *work) startup(s *section, u *sglang.Startup, t time.Time) {
 	case sglang.StepArgs:
 		s.flags = u.Flags
 		s.kvDtype = u.Flags["kv_cache_dtype"]
+	case sglang.StepWeightsBegin:
+		// A draft model is loaded after the pool of the main one is laid out.
+		if u.AvailGB.Known && !s.capacity.Known && (!s.freeGB.Known || u.AvailGB.V < s.freeGB.V) {
+			s.freeGB = u.AvailGB
+		}
 	case sglang.StepKVDtype, sglang.StepKVAllocated:
 		if u.Dtype != "" {
 			s.kvDtype = strings.TrimPrefix(u.Dtype, "torch.")
