@@ -11,12 +11,10 @@ import (
 const labelWidth = 6
 
 // A chart is a plot of one series: rows of text, each labelWidth+1 cells of
-// axis and then the plot. Capped lists the columns that were higher than the
-// scale.
+// axis and then the plot.
 type chart struct {
-	rows   []string
-	capped []int
-	empty  bool
+	rows  []string
+	empty bool
 }
 
 // plot draws values (one a column, NaN for a gap) between 0 and upper on height
@@ -37,9 +35,6 @@ func plot(values []float64, upper float64, height int, label func(float64) strin
 			continue
 		}
 		some = true
-		if v > upper {
-			c.capped = append(c.capped, i)
-		}
 		data[i] = min(max(v, 0), upper)
 	}
 	if !some {

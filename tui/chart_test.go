@@ -45,9 +45,6 @@ func TestPlotHoldsItsSize(t *testing.T) {
 	if c := plot(ramp(5), math.NaN(), 5, axis, false); !c.empty {
 		t.Error("a plot without a bound is drawn")
 	}
-	if c := plot([]float64{1, 200, 3}, 100, 5, axis, false); len(c.capped) != 1 || c.capped[0] != 1 {
-		t.Errorf("capped = %v", c.capped)
-	}
 }
 
 // A gap stays a gap: the columns in it are blank.
@@ -217,6 +214,36 @@ func TestTicksAreRound(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// The line is the mean; a peak inside a column is a dot above it, and what is
+// higher than the scale a mark at its edge.
+func TestHighs(t *testing.T) {
+	cv := newCanvas(labelWidth+1+4, 5, false)
+	a := cv.area(Rect{0, 0, cv.w, cv.h})
+	drawHighs(a, []float64{10, 10, 90, math.NaN()}, []float64{12, 80, 500, math.NaN()}, 100, 5)
+	want := []string{"  ▲", " ·", "", "", ""}
+	for y, row := range strings.Split(cv.text(Rect{labelWidth + 1, 0, 4, 5}), "\n") {
+		if row != want[y] {
+			t.Errorf("row %d: %q, want %q", y, row, want[y])
+		}
+	}
+}
+
+// Over a day the ramp's peak must not look like the rate of now.
+func TestLongRangeShowsTheMean(t *testing.T) {
+	s := sceneSettled()
+	cols := columns(s.Series[metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}], s.At, s.At, 24*time.Hour, 57)
+	last := cols[len(cols)-1]
+	if math.IsNaN(last.mean) || last.mean > 1000 || last.max < 600 {
+		t.Errorf("the last column is %+v", last)
+	}
+	past := columns(s.Series[metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}], s.At, storyRun.Add(-30*time.Second), time.Hour, 57)
+	for _, c := range past {
+		if !math.IsNaN(c.max) {
+			t.Errorf("before the first token a column holds %v", c.max)
 		}
 	}
 }

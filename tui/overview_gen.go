@@ -158,7 +158,7 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 	}
 	span := ranges[m.span].span
 	cols := columns(m.series(what, of), m.newest(), m.snap.At, span, plotW)
-	values := maxima(cols)
+	values, highs := means(cols), maxima(cols)
 	step := time.Duration(0)
 	if len(cols) > 1 {
 		step = cols[1].start.Sub(cols[0].start)
@@ -166,11 +166,11 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 	gapFill(values, bridge(g.every, step))
 	upper := g.upper
 	if upper == 0 {
-		upper = m.scale(what+of+ranges[m.span].name).fit(values, g.floor)
+		upper = m.scale(what+of+ranges[m.span].name).fit(highs, g.floor)
 	}
 	ch := plot(values, upper, height, g.label, m.opt.ASCII)
 	if ch.empty {
-		a.put(max((a.w()-24)/2, 0), height/2, "no data in these "+ranges[m.span].name, stDim)
+		a.put(max((a.w()-22)/2, 0), height/2, "no data in this range", stDim)
 	}
 	for y, row := range ch.rows {
 		if y >= height {
@@ -185,10 +185,26 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 		x = a.put(x, y, "│", stFaint)
 		a.put(x, y, row[at+len("│"):], g.st)
 	}
-	for _, i := range ch.capped {
-		a.put(labelWidth+1+i, 0, "▲", stWarn)
-	}
+	drawHighs(a, values, highs, upper, height)
 	m.drawTimeAxis(a.sub(0, height, a.w(), 2), cols, step)
+}
+
+// drawHighs marks with a dot how high a column reached, where that is clearly
+// above its mean: the line stays what was achieved, and no peak is lost. What is
+// higher than the scale is marked at its edge.
+func drawHighs(a area, values, highs []float64, upper float64, height int) {
+	row := func(v float64) int {
+		return height - 1 - int(math.Round(min(max(v, 0), upper)/upper*float64(height-1)))
+	}
+	for i, v := range highs {
+		switch {
+		case math.IsNaN(v):
+		case v > upper:
+			a.put(labelWidth+1+i, 0, "▲", stWarn)
+		case row(v) < row(values[i])-1:
+			a.put(labelWidth+1+i, row(v), "·", stDim)
+		}
+	}
 }
 
 // axisSteps are the distances that time labels may have.

@@ -134,7 +134,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	sparkW := max(w-label-6-2, 0)
 	series := func(what string) []float64 {
 		cols := columns(m.series(what, srv.ID), m.newest(), m.snap.At, ranges[m.span].span, sparkW)
-		v := maxima(cols)
+		v := means(cols)
 		if len(cols) > 1 {
 			gapFill(v, bridge(srv.Running.Every, cols[1].start.Sub(cols[0].start)))
 		}

@@ -183,7 +183,7 @@ func (m *Model) drawDataset(a area, p pen, d *metrics.Dataset, marked bool) {
 	x = a.line(x, 0, w-x, line{sp(rate.s, on(rate.st)), sp("/min ", on(stDim))})
 	if c.spark > 0 {
 		cols := columns(m.series(metrics.SeriesRowRate, d.Path), m.newest(), m.snap.At, 10*time.Minute, 8)
-		vals := maxima(cols)
+		vals := means(cols)
 		a.put(x, 0, spark(vals, 1.2*m.peakOf("spark "+d.Path, vals), m.opt.ASCII), on(stData))
 		x += c.spark
 	}
@@ -230,7 +230,11 @@ func (m *Model) landedSegs(p pen) []seg {
 		segs = append(segs, seg{1 + i, m.clientLine(p, &c)})
 	}
 	if len(m.snap.Clients) == 0 {
-		segs = append(segs, seg{0, line{sp("no client found", stDim)}})
+		text := "no client found"
+		if !m.at.IsZero() {
+			text = "no client is known of then"
+		}
+		segs = append(segs, seg{0, line{sp(text, stDim)}})
 	}
 	return segs
 }

@@ -105,7 +105,7 @@ func (m *Model) sideGen(a area, p pen) {
 		}
 		if n := min(room, 16); n >= 4 && a.h() < 4 {
 			cols := columns(m.series(metrics.SeriesGenTPS, srv.ID), m.newest(), m.snap.At, ranges[m.span].span, n)
-			v := maxima(cols)
+			v := means(cols)
 			gapFill(v, 3)
 			up := m.scale("side"+srv.ID+ranges[m.span].name).fit(v, genFloor(srv))
 			segs = append(segs[:1:1], append([]seg{{1, line{sp(spark(v, up, m.opt.ASCII), stData)}}}, segs[1:]...)...)

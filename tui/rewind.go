@@ -145,6 +145,9 @@ func pastVerdict(s *metrics.Snapshot, worst metrics.Severity) metrics.Verdict {
 		v.Word, v.Text = "NONE", "no server that is known ran then"
 	case !srv.Gen.Now.Known:
 		v.Text = "no throughput is known for this moment"
+		if worst == metrics.SeverityNone {
+			v.Word = "NONE"
+		}
 	default:
 		v.Text = fmt.Sprintf("%s tok/s with %s running and %s queued",
 			metrics.Rate(srv.Gen.Now.V), metrics.FigureText(srv.Running, whole), metrics.FigureText(srv.Queued, whole))

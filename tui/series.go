@@ -29,6 +29,7 @@ var tiers = []struct{ step, window time.Duration }{
 type column struct {
 	start time.Time
 	max   float64 // NaN where nothing is known
+	mean  float64
 }
 
 // columns pools a series into n columns that end at end, aligned to absolute
@@ -41,6 +42,9 @@ func columns(s *metrics.Series, newest, end time.Time, span time.Duration, n int
 	}
 	age := max(newest.Sub(end), 0)
 	step := metrics.Step(span, n)
+	if age > 0 {
+		end = end.Add(-step) // the column that holds end would tell of what came later
+	}
 	var buckets []metrics.Bucket
 	width := step
 	if native := tierFor(span); age+span <= native.window || age == 0 {
@@ -65,9 +69,9 @@ func columns(s *metrics.Series, newest, end time.Time, span time.Duration, n int
 	}
 	first := end.Unix()/int64(width/time.Second) - int64(n) + 1
 	for i, b := range buckets {
-		out[i] = column{start: time.Unix((first+int64(i))*int64(width/time.Second), 0), max: math.NaN()}
+		out[i] = column{start: time.Unix((first+int64(i))*int64(width/time.Second), 0), max: math.NaN(), mean: math.NaN()}
 		if b.N > 0 {
-			out[i].max = b.Max
+			out[i].max, out[i].mean = b.Max, b.Mean()
 		}
 	}
 	return out
@@ -110,6 +114,14 @@ func at(s *metrics.Series, newest, t time.Time) metrics.Figure {
 		}
 	}
 	return metrics.Figure{}
+}
+
+func means(cols []column) []float64 {
+	out := make([]float64, len(cols))
+	for i, c := range cols {
+		out[i] = c.mean
+	}
+	return out
 }
 
 func maxima(cols []column) []float64 {

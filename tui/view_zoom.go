@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -186,6 +187,17 @@ func (v *gpusView) draw(m *Model, a area) {
 	y := 0
 	b.line(1, y, b.w()-2, line{sp(fmt.Sprintf("GPU %d  ", g.Index), stStrong), sp(g.Name+"  "+g.Bus, stDim)})
 	y++
+	var silent []string
+	for k, v := range g.Raw {
+		if notTold(v) {
+			silent = append(silent, k)
+		}
+	}
+	if len(silent) > 0 {
+		slices.Sort(silent)
+		b.cut(1, y, b.w()-2, "not told by this driver: "+strings.Join(silent, ", "), stDim)
+		y++
+	}
 	for _, pr := range g.Procs {
 		if y > max(b.h()/3, 2) {
 			break
@@ -227,14 +239,16 @@ func gpuNotes(g *metrics.GPU, o odd) string {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		out = append(out, k+" "+g.Raw[k])
-	}
-	text := ""
-	for i, s := range out {
-		if i > 0 {
-			text += ", "
+		if !notTold(g.Raw[k]) {
+			out = append(out, k+" "+g.Raw[k])
 		}
-		text += s
 	}
-	return text
+	return strings.Join(out, ", ")
+}
+
+// notTold tells a cell that says that there is no such figure, which is no
+// trouble.
+func notTold(cell string) bool {
+	c := strings.Trim(cell, "[] ")
+	return c == "N/A" || c == "Not Supported" || c == ""
 }
