@@ -70,12 +70,11 @@ func TestSystemDemoInTmux(t *testing.T) {
 		term.wait("rows land", 5*time.Second)
 	}
 	term.keys("l")
+	term.wait("server log", 5*time.Second)
 	term.wait("Decode batch", 5*time.Second)
-	term.keys("Escape")
-	term.wait("rows land", 5*time.Second)
-	term.keys("?")
-	term.wait("range", 5*time.Second)
-	term.keys("Escape", "q")
+	term.keys("q")
+	term.wait("requests", 5*time.Second)
+	term.keys("q")
 	term.wait("shell>", 5*time.Second)
 	term.keys("echo still $((40 + 2)); stty -a | grep -o '[-]*icanon'", "Enter")
 	term.wait("still 42", 5*time.Second)
@@ -102,7 +101,7 @@ func TestSystemShellKey(t *testing.T) {
 	term.keys(bin+" demo", "Enter")
 	term.wait("rows land", 10*time.Second)
 	term.keys("s")
-	eventually(t, 10*time.Second, "the screen gives way to a shell", func() bool { return !strings.Contains(term.text(), "rows land") })
+	term.wait("root@demo", 10*time.Second)
 	term.keys("echo on the node $((20 + 3))", "Enter")
 	term.wait("on the node 23", 5*time.Second)
 	term.keys("exit", "Enter")
@@ -117,13 +116,19 @@ func TestSystemCheckBesideLiveScreen(t *testing.T) {
 	n := newRealNode(t)
 	n.run(t)
 	state := t.TempDir()
-	term := newTerminal(t, 100, 30, n.env)
-	term.keys("XDG_STATE_HOME="+state+" "+bin+" "+n.Alias, "Enter")
+	term := newTerminal(t, 100, 30, nil)
+	term.keys(strings.Join(n.env, " ")+" XDG_STATE_HOME="+state+" "+bin+" "+n.Alias, "Enter")
 	term.wait("row", 20*time.Second)
 	env := append(n.env, "XDG_STATE_HOME="+state)
-	eventually(t, 20*time.Second, "check answers from the live screen", func() bool {
-		return strings.Contains(command(t, bin, env, "check", n.Alias).out, "seen by the live screen")
-	})
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		r := command(t, bin, env, "check", n.Alias)
+		if strings.Contains(r.out, "seen by the live screen") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("check does not answer from the live screen:\n%s%s\n%s", r.out, r.err, term.text())
+		}
+	}
 	if r := command(t, bin, env, "check", n.Alias, "--fresh"); strings.Contains(r.out, "seen by the live screen") {
 		t.Error("--fresh did not ask the node")
 	}

@@ -35,11 +35,19 @@ func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
 	}
 }
 
+// applyLink takes a change of the link. An outage is one however often a
+// reconnect is tried: it keeps its beginning, and is told once.
 func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
 	reason := metrics.Clean(l.Reason, 200)
+	if l.Status == metrics.LinkConnecting && b.link.Status == metrics.LinkDown {
+		b.link.Waiting = l.Waiting
+		return
+	}
 	if l.Status != b.link.Status {
 		was := b.link.Status
-		b.link.Since = f.At
+		if l.Status == metrics.LinkUp || was == "" || was == metrics.LinkUp {
+			b.link.Since = f.At
+		}
 		switch {
 		case l.Status == metrics.LinkDown:
 			b.event(metrics.Event{At: f.At, Kind: "link", Text: joinText("link down", reason)})
