@@ -228,9 +228,9 @@ func (m *Model) clockLine(p pen, wide bool) line {
 			st = stWarn
 		}
 		if wide {
-			add(padLeft("data "+metrics.Age(d)+" old", 13), st)
+			add(atLeast("data "+metrics.Age(d)+" old", 13), st)
 		} else {
-			add(padLeft(metrics.Age(d)+" old", 8), st)
+			add(atLeast(metrics.Age(d)+" old", 8), st)
 		}
 	}
 	if wide {
@@ -240,6 +240,9 @@ func (m *Model) clockLine(p pen, wide bool) line {
 	}
 	return l
 }
+
+// atLeast pads a text at its left, so that it grows only where it must.
+func atLeast(s string, w int) string { return padLeft(s, max(w, textWidth(s))) }
 
 // drawVerdict is the one sentence, in words and figures, with the way to what
 // is wrong. The row below holds the rest of it, or what to do.

@@ -185,7 +185,7 @@ func arrow(advice string) string {
 // channels that do not work, and figures without a source.
 func (m *Model) drawCannotTell(a area, p pen, y int) {
 	for _, ch := range p.s.Channels {
-		if ch.State == "ok" || ch.State == "" || y >= a.h() {
+		if ch.State != "stuck" && ch.State != "failed" || y >= a.h() {
 			continue
 		}
 		a.line(0, y, a.w(), line{sp("? ", stWarn), sp("probe "+ch.Name+" "+ch.State+" for "+p.age(ch.Since)+": "+ch.Reason, stDim), sp(arrow(ch.Advice), stDim)})

@@ -73,7 +73,7 @@ func rowColsFor(w int) rowCols {
 		c.eta = room()
 		return c
 	}
-	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 22}
+	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 11, eta: 21}
 	c.median = max(w-c.name-c.rows-c.target-c.rate-c.spark-c.last-c.eta-2, 0)
 	return c
 }
