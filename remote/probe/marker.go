@@ -14,7 +14,7 @@ var errTooLong = errors.New("the answer is longer than 1 MiB")
 // piece is what stood before one marker, and the marker's words.
 type piece struct {
 	data  []byte
-	words []string // READY pid ppid, E id rc
+	words []string // START, READY pid ppid, E id rc
 }
 
 // splitter cuts a shell's output at its markers: a newline, "@", the nonce, a

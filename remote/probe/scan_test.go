@@ -116,7 +116,7 @@ func TestDiscovery(t *testing.T) { discoverProcesses(t, newLocalNode(t)) }
 func discoverProcesses(t *testing.T, n *localNode) {
 	port := freePort(t)
 	rows := t.TempDir() + "/B2 it's.jsonl"
-	server := actor(t, "server "+port, []string{"CUDA_VISIBLE_DEVICES=0,1", "HF_TOKEN=hidden", "SGLANG_TOKEN=notforus1"},
+	server := actor(t, "server "+port, []string{"CUDA_VISIBLE_DEVICES=0,1", "HF_TOKEN=unseen-value", "SGLANG_TOKEN=notforus1"},
 		"python3", "-m", "sglang.launch_server", "--port", port, "--api-key", "open-sesame-123", "--model-path", "/models/Kimi K2.5")
 	client := actor(t, "client "+port+" "+rows, []string{"PYTHONUNBUFFERED=1"}, "python3", "run_inference.py")
 	w := watch(t, n, Options{})
@@ -125,7 +125,7 @@ func discoverProcesses(t *testing.T, n *localNode) {
 		s = got
 		return process(got, server) != nil && process(got, client) != nil
 	}))
-	if strings.Contains(string(f.Data), "open-sesame") || strings.Contains(string(f.Data), "notforus") || strings.Contains(string(f.Data), "hidden\"") {
+	if strings.Contains(string(f.Data), "open-sesame") || strings.Contains(string(f.Data), "notforus") || strings.Contains(string(f.Data), "unseen-value") {
 		t.Errorf("a secret is in the scan")
 	}
 	p := process(s, server)

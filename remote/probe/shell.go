@@ -145,14 +145,22 @@ func (s *shell) read(ready chan struct{}) {
 	defer close(s.dead)
 	sp := newSplitter(s.nonce)
 	buf := make([]byte, 64<<10)
-	isReady := false
+	started, isReady := false, false
 	for {
 		n, err := s.st.Stdout.Read(buf)
 		pieces, bad := sp.write(buf[:n])
 		for _, p := range pieces {
 			switch {
+			case p.words[0] == "START" && !isReady:
+				started = true
+				s.setNoise(p.data)
 			case p.words[0] == "READY" && !isReady:
 				isReady = true
+				if started { // what stands before READY is output already
+					s.sendLines(p.data)
+				} else {
+					s.setNoise(p.data)
+				}
 				s.begin(p)
 				close(ready)
 			case isReady && s.lines != nil:
@@ -200,10 +208,15 @@ func (s *shell) read(ready chan struct{}) {
 	}
 }
 
+func (s *shell) setNoise(data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noise = string(tail(bytes.TrimSpace(data), noiseKeep))
+}
+
 func (s *shell) begin(p piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noise = string(tail(bytes.TrimSpace(p.data), noiseKeep))
 	if len(p.words) > 2 {
 		s.pid, _ = strconv.Atoi(p.words[1])
 		s.ppid, _ = strconv.Atoi(p.words[2])

@@ -20,6 +20,7 @@ stream() {
 	export LC_ALL
 	exec 2>/dev/null
 	guard
+	printf '\n@%s START\n' "$N"
 	"$G" --query-gpu="$F" --format=csv,noheader,nounits -lms "$M" </dev/null 2>&1 &
 	Q=$!
 	lease
