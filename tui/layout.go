@@ -136,20 +136,22 @@ func (l *Layout) small() {
 	w, h := l.W, l.H
 	rows, gen, req, gpu, host, find := 4, 6, 1, 1, 1, 3
 	extra := h - (1 + 2 + rows + gen + req + gpu + host + find + 1)
+	if extra >= 9 { // one line for all GPUs, or a rule and rows of their own
+		gpu += 4
+		extra -= 4
+	}
 	for i := 0; extra > 0; i++ {
 		switch i % 5 {
 		case 0:
-			rows++
-		case 1, 3:
-			gen++
-		case 2:
-			find++
-		case 4:
-			if i < 60 && gpu < 5 {
-				gpu++
+			if rows < 12 {
+				rows++
 			} else {
 				find++
 			}
+		case 1, 3:
+			gen++
+		case 2, 4:
+			find++
 		}
 		extra--
 	}

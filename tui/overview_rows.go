@@ -61,7 +61,7 @@ type rowCols struct {
 }
 
 func rowColsFor(w int) rowCols {
-	if w < 90 {
+	if w < 94 {
 		c := rowCols{name: 14, rows: 7, target: 10, rate: 11, last: 10}
 		room := func() int { return w - c.name - c.rows - c.target - c.rate - c.last - 2 }
 		if room() < 20 {
