@@ -37,10 +37,13 @@ func Read(in io.Reader, kind Kind) (*Report, error) {
 		rest = nil
 	}
 	data = plain(data)
+	r := newReport()
+	if rest == nil {
+		data = r.asWritten(data, kind)
+	}
 	if kind == KindAuto {
 		kind = Recognise(sample(data))
 	}
-	r := newReport()
 	var more error
 	switch kind {
 	case KindAuto:
@@ -87,6 +90,44 @@ func Read(in io.Reader, kind Kind) (*Report, error) {
 	r.Kind = &name
 	r.detect()
 	return r, errors.Join(err, more)
+}
+
+// asWritten undoes what a copy did to a file: quote marks, colours, folds. Folds
+// are undone for logs only, and only where more can be read afterwards.
+func (r *Report) asWritten(data []byte, kind Kind) []byte {
+	if bare := unquote(data); len(bare) != len(data) {
+		data = bare
+	}
+	out, first, sure := unfold(data)
+	if first == nil || !unfolds(kind, data) && !unfolds(kind, out) {
+		return data
+	}
+	if a, b := reads(data), reads(out); b <= a && !(sure && 10*b >= 7*a) {
+		return data
+	}
+	r.first = first
+	return out
+}
+
+// unfolds tells whether a file is of a kind whose folds are undone: those of
+// tables and rows have a meaning of their own.
+func unfolds(kind Kind, data []byte) bool {
+	if kind == KindAuto {
+		kind = Recognise(sample(data))
+	}
+	switch kind {
+	case KindServerLog, KindSGLang, KindVLLM, KindClient:
+		return true
+	}
+	return false
+}
+
+// lineNo is the number in the file of a line of what was read.
+func (r *Report) lineNo(n int64) int64 {
+	if n > 0 && n <= int64(len(r.first)) {
+		return r.first[n-1]
+	}
+	return n
 }
 
 // plain turns UTF-16, as PowerShell's redirection writes it, into UTF-8.

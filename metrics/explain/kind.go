@@ -208,10 +208,11 @@ func Recognise(head []byte) Kind {
 	case isGPU && nvidia.Format(format) != nvidia.FormatCSV:
 		return KindGPU
 	}
-	if isClient(head) {
+	access := len(accessLine.FindAllIndex(head, m.lines))
+	if isClient(head) && 2*access < m.lines {
 		return KindClient
 	}
-	if accessLog(head) {
+	if access > 0 {
 		return m.engine()
 	}
 	return KindAuto
@@ -232,10 +233,8 @@ func (m marks) engine() Kind {
 	return KindServerLog
 }
 
-// accessLog tells a log of nothing but the HTTP server's lines.
-func accessLog(piece []byte) bool {
-	return bytes.Contains(piece, []byte(" HTTP/1.")) && bytes.Contains(piece, []byte("INFO:"))
-}
+// accessLine is a line of an HTTP server about a request.
+var accessLine = regexp.MustCompile(`INFO:.{0,80}"[A-Z]+ \S+ HTTP/1\.[01]\\?" \d{3}`)
 
 func isClient(head []byte) bool {
 	var c clientlog.State

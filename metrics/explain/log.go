@@ -95,9 +95,9 @@ func (r *Report) sglangLog(data []byte, rest io.Reader, named bool) error {
 	r.AcceptLen = known(l.AcceptLen.V, l.AcceptLen.Known)
 	line := func(n int64) int64 {
 		if lines > 0 && n > 0 {
-			return lines + 1 - n
+			n = lines + 1 - n
 		}
-		return n
+		return r.lineNo(n)
 	}
 	now := s.Now()
 	for _, st := range s.Starts() {

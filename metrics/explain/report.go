@@ -39,6 +39,8 @@ type Report struct {
 
 	// notes are lines of the text form that no key stands for.
 	notes []string
+	// first holds the number in the file of each line after folds were undone.
+	first []int64
 }
 
 // Progress is how far something has come: of the phase of a start, or of the

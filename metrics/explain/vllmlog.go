@@ -66,9 +66,9 @@ func (r *Report) vllmLog(data []byte, rest io.Reader, named bool) error {
 	s := &v.s
 	line := func(n int64) int64 {
 		if lines > 0 && n > 0 {
-			return lines + 1 - n
+			n = lines + 1 - n
 		}
-		return n
+		return r.lineNo(n)
 	}
 	if named {
 		r.Engine = str("vllm")
