@@ -164,11 +164,17 @@ type Plan struct {
 	// Refusals stop the plan; it must not be begun while there is one.
 	Refusals []Refusal
 
-	words     []launch.Word
-	setEnv    []launch.Var
-	unsetEnv  []string
-	saved     string
-	clientCmd string
+	words    []launch.Word
+	setEnv   []launch.Var
+	unsetEnv []string
+	// saved is the earlier restart that holds the launch of a Start.
+	saved   string
+	oldPort int
+	// clientCmd is the shell text that becomes the client; clientSaved says that
+	// the node takes its words and environment from the living one.
+	clientCmd, clientLog string
+	clientSaved          bool
+	sh                   string // the shell that runs the script, "" is /bin/sh
 }
 
 // ClientProcess is a client of the server.
