@@ -62,6 +62,16 @@ func stamped(layout string, after string) func([]byte) []byte {
 	})
 }
 
+// betweenRecords puts a line before every record, not inside one of several lines.
+func betweenRecords(text string) func([]byte) []byte {
+	return each(func(_ int, l string) string {
+		if strings.HasPrefix(l, "[20") || strings.HasPrefix(l, "INFO ") || strings.HasPrefix(l, "(APIServer") || strings.HasPrefix(l, "(EngineCore") {
+			return text + "\n" + l
+		}
+		return l
+	})
+}
+
 var variations = []variation{
 	{"docker compose", "log", prefixed("inference-server-1  | ")},
 	{"docker compose colour", "log", prefixed("\x1b[33minference-1  |\x1b[0m ")},
@@ -133,6 +143,15 @@ var variations = []variation{
 	{"scrapes between", "log", each(func(_ int, l string) string {
 		return l + "\nINFO:     10.0.0.9:41260 - \"GET /metrics HTTP/1.1\" 200 OK"
 	})},
+	{"prompts between", "log", betweenRecords("[2026-02-24 12:00:00] Receive: obj=GenerateReqInput(rid='4f2a', text='Explain this log: " +
+		"torch.OutOfMemoryError: CUDA out of memory. [2026-02-24 12:00:00 TP0] Decode batch, #running-req: 999, #token: 1, token usage: 0.99, " +
+		"gen throughput (token/s): 1.00, #queue-req: 999', input_ids=None, sampling_params={'max_new_tokens': 16})")},
+	{"vLLM prompts between", "log", betweenRecords("INFO 02-24 12:00:00 [logger.py:43] Received request cmpl-1: prompt: 'What is INFO 02-24 12:00:00 [loggers.py:111] " +
+		"Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 999.0 tokens/s, Running: 999 reqs, Waiting: 9 reqs, GPU KV cache usage: 99.0%, " +
+		"Prefix cache hit rate: 0.0% and EngineDeadError?', params: SamplingParams(n=1), prompt_token_ids: None, lora_request: None.")},
+	{"long idle prelude", "log", func(d []byte) []byte {
+		return append([]byte(strings.Repeat("INFO:     10.0.0.9:41260 - \"GET /health HTTP/1.1\" 200 OK\n", 30)), d...)
+	}},
 	{"newest first", "log", func(d []byte) []byte { return reversed(stamped("2006-01-02T15:04:05.000000000Z", " ")(d)) }},
 }
 
