@@ -106,7 +106,7 @@ func look(ctx context.Context, n *node) (*metrics.Snapshot, error) {
 			cancel()
 		}
 	}
-	err := s.run(ctx, n.frames(func() metrics.Frame { return metrics.Frame{At: c.now()} }))
+	err := s.run(ctx, n.frames(c.now()))
 	if err != nil {
 		return nil, unreachable(n, err)
 	}

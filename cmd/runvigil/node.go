@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/remote"
@@ -98,17 +99,16 @@ func first(values ...string) string {
 }
 
 // frames are what is known before the node answers.
-func (n *node) frames(now func() metrics.Frame) []metrics.Frame {
-	stamp := now()
-	out := []metrics.Frame{metrics.JSONFrame(metrics.KindConfig, n.name, stamp.At, n.config)}
+func (n *node) frames(at time.Time) []metrics.Frame {
+	out := []metrics.Frame{metrics.JSONFrame(metrics.KindConfig, n.name, at, n.config)}
 	if len(n.config.Guards) > 0 {
-		out = append(out, metrics.JSONFrame(metrics.KindGuards, "config", stamp.At, n.config.Guards))
+		out = append(out, metrics.JSONFrame(metrics.KindGuards, "config", at, n.config.Guards))
 	}
 	if len(n.starts) > 0 {
-		out = append(out, metrics.JSONFrame(metrics.KindStarts, "", stamp.At, n.starts))
+		out = append(out, metrics.JSONFrame(metrics.KindStarts, "", at, n.starts))
 	}
 	if saved, ok := n.state.saved(); ok {
-		out = append(out, metrics.JSONFrame(metrics.KindSaved, "", stamp.At, saved))
+		out = append(out, metrics.JSONFrame(metrics.KindSaved, "", at, saved))
 	}
 	return out
 }

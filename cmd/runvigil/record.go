@@ -69,7 +69,7 @@ func record(ctx context.Context, o *options, name, path string, limit time.Durat
 	s.record = w
 	seen := newFirstLook()
 	s.seen = seen.see
-	if err := s.run(ctx, n.frames(func() metrics.Frame { return metrics.Frame{At: c.now()} })); err != nil {
+	if err := s.run(ctx, n.frames(c.now())); err != nil {
 		return unreachable(n, err)
 	}
 	if reason, down := seen.failed(); down && !seen.session {

@@ -93,7 +93,7 @@ func replay(ctx context.Context, o *options, name string, r *recording.Reader, s
 		shown.Replay = true
 		box.Put(&shown)
 	})
-	return screen(ctx, o, s, &node{name: name}, tui.Options{Source: box, Actions: &actions{session: s}, ReadOnly: true}, func() {})
+	return screen(ctx, o, s, nil, tui.Options{Node: name, Source: box, Actions: &actions{session: s}, ReadOnly: true}, func() {})
 }
 
 // replayEmbedded shows the story that the program ships.

@@ -70,13 +70,23 @@ func newSession(c clock, src source, publish func(*metrics.Snapshot)) *session {
 
 // put hands a frame of the operator's to the fold.
 func (s *session) put(ctx context.Context, f metrics.Frame) error {
-	f.At = s.clock.now()
+	f.At = s.stamp()
 	select {
 	case s.in <- f:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// stamp is the time of an operator's frame: of the recording, in a replay.
+func (s *session) stamp() time.Time {
+	if _, replay := s.src.(*replaySource); replay {
+		if last := s.last.Load(); last != nil {
+			return last.At
+		}
+	}
+	return s.clock.now()
 }
 
 // run folds until ctx ends or the source is exhausted; the last snapshot is

@@ -96,22 +96,21 @@ func watch(ctx context.Context, o *options, name string) error {
 		box.Put(snap)
 		keep.put(snap)
 	})
-	return screen(ctx, o, s, n, tui.Options{
-		Source: box, Prompts: prompts.out, Actions: &actions{session: s, live: src, prompts: prompts, state: n.state},
+	before := n.frames(c.now())
+	return screen(ctx, o, s, before, tui.Options{
+		Node: name, Source: box, Prompts: prompts.out, Actions: &actions{session: s, live: src, prompts: prompts, state: n.state},
 	}, keep.flush)
 }
 
 // screen runs a session behind the screen and ends both together.
-func screen(ctx context.Context, o *options, s *session, n *node, opt tui.Options, flush func()) error {
-	opt.Node, opt.ASCII, opt.ReadOnly = n.name, o.ascii, o.readOnly
+func screen(ctx context.Context, o *options, s *session, before []metrics.Frame, opt tui.Options, flush func()) error {
+	opt.ASCII, opt.ReadOnly = o.ascii, o.readOnly || opt.ReadOnly
 	opt.NoColor = os.Getenv("NO_COLOR") != ""
 	opt.Theme = map[string]tui.Scheme{"light": tui.SchemeLight, "dark": tui.SchemeDark}[o.theme]
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	folded := make(chan error, 1)
-	go func() {
-		folded <- s.run(ctx, n.frames(func() metrics.Frame { return metrics.Frame{At: s.clock.now()} }))
-	}()
+	go func() { folded <- s.run(ctx, before) }()
 	err := tui.Run(ctx, opt)
 	cancel()
 	select {
