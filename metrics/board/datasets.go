@@ -510,9 +510,9 @@ func (b *Board) held() string {
 		case sec.level.settled && ok && float64(n) >= flight/2:
 			return ""
 		case ok && float64(n) < flight:
-			return "held until a first generation of requests has landed: " + metrics.Count(float64(n)) + " of " + metrics.Count(flight)
+			return "after a first generation has landed: " + metrics.Count(float64(n)) + " of " + metrics.Count(flight)
 		case !ok && !sec.level.settled:
-			return "held until the level has settled"
+			return "after the level has settled"
 		}
 	}
 	return ""
