@@ -164,7 +164,7 @@ func benchProbe(b *testing.B, logs, datasets, grow int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer c.Close()
+	b.Cleanup(func() { _ = c.Close() })
 	w := watch(b, Over(c), Options{Interval: time.Second}, growing(b, logs, datasets, grow)...)
 	w.until("a scan", kind(metrics.KindScan))
 	time.Sleep(3 * time.Second) // the start is over

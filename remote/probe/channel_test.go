@@ -49,8 +49,8 @@ func (n *scriptedNode) Start(ctx context.Context, _ string) (*Stream, error) {
 			n.open--
 			n.mu.Unlock()
 			close(closed)
-			inW.Close()
-			outR.Close()
+			_ = inW.Close()
+			_ = outR.Close()
 		})
 		return nil
 	}}, nil

@@ -36,7 +36,7 @@ func (p *Probe) watchGPUs(ctx context.Context) error {
 	g := &gpus{p: p, smi: p.tool("nvidia-smi")}
 	if g.smi == "" {
 		if p.gpuSession != nil {
-			p.gpuSession.Close()
+			_ = p.gpuSession.Close()
 		}
 		g.fail(metrics.GPUErrorFact{RC: 127, Text: "nvidia-smi was not found on the node", Absent: true})
 		p.report("gpu", metrics.ProbeFact{State: "absent", Reason: "nvidia-smi was not found in PATH or where drivers put it", Advice: "install the NVIDIA driver's tools, or put nvidia-smi in the PATH of non-interactive shells"})

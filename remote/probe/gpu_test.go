@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -203,7 +204,7 @@ func backgroundJobs(t *testing.T, n *localNode) {
 		t.Errorf("job: %q %d %v", out, rc, err)
 	}
 	begun := time.Now()
-	if _, _, err = p.job(ctx, "g", "exec sleep 60", time.Millisecond); err != errLate || time.Since(begun) > 5*time.Second {
+	if _, _, err = p.job(ctx, "g", "exec sleep 60", time.Millisecond); !errors.Is(err, errLate) || time.Since(begun) > 5*time.Second {
 		t.Errorf("a slow job: %v after %s", err, time.Since(begun))
 	}
 	out, _, err = p.job(ctx, "g", "head -c 300000 /dev/zero | tr '\\0' x", 10*time.Second)

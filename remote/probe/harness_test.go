@@ -73,7 +73,7 @@ func (n *localNode) Start(_ context.Context, _ string) (*Stream, error) {
 	ended := make(chan struct{})
 	n.running[cmd] = ended
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait()
 		n.mu.Lock()
 		delete(n.running, cmd)
 		n.mu.Unlock()
@@ -102,7 +102,7 @@ func (n *localNode) hangUp() {
 	closers := n.closers
 	n.mu.Unlock()
 	for _, c := range closers {
-		c()
+		_ = c()
 	}
 	for _, w := range waits {
 		<-w
@@ -146,8 +146,8 @@ func watch(t testing.TB, conn Conn, o Options, wants ...metrics.Want) *watcher {
 func (w *watcher) stop() {
 	w.cancel()
 	select {
-	case <-w.done:
-		w.done <- nil
+	case err := <-w.done:
+		w.done <- err
 	case <-time.After(20 * time.Second):
 		w.t.Error("the probe did not end")
 	}
@@ -180,12 +180,6 @@ func (w *watcher) after(from int, what string, ok func(metrics.Frame) bool) metr
 			w.t.Fatalf("waiting for %s: it did not come; %d frames came: %s", what, len(frames), w.summary())
 		}
 	}
-}
-
-func (w *watcher) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.frames)
 }
 
 func (w *watcher) all() []metrics.Frame {

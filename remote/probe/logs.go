@@ -23,7 +23,6 @@ type logFollow struct {
 	path, id string
 	pos      int64 // next byte to deliver
 	size     int64 // at the last read: nothing new while it stays
-	mtime    int64
 	begun    bool
 	dropping bool  // the rest of a line that was cut or jumped into
 	skipped  int64 // bytes left out since the last chunk

@@ -8,10 +8,9 @@ import (
 )
 
 func TestSplitter(t *testing.T) {
-	sp := newSplitter("n0")
 	in := "noise without end\n@n0 READY 7 1\npay\x00load\nline\n@n1 E 9 9\n@n0 S\nsecond\n@n0 E 1 0\n\n@n0 E 2 127\nrest"
 	for size := 1; size <= len(in); size++ {
-		sp = newSplitter("n0")
+		sp := newSplitter("n0")
 		var got []string
 		for at := 0; at < len(in); at += size {
 			ps, err := sp.write([]byte(in[at:min(len(in), at+size)]))
@@ -84,7 +83,9 @@ func BenchmarkSplitter(b *testing.B) {
 	for b.Loop() {
 		sp := newSplitter("0123456789abcdef")
 		for at := 0; at < len(answer); at += 32 << 10 {
-			sp.write(answer[at:min(len(answer), at+32<<10)])
+			if _, err := sp.write(answer[at:min(len(answer), at+32<<10)]); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

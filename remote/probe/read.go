@@ -159,10 +159,10 @@ func (p *Probe) NewestRow(ctx context.Context, path string) (string, error) {
 				return metrics.Clean(metrics.Mask(string(body[start:])), rowMost), nil
 			}
 		}
-		switch {
-		case n == size:
+		switch n {
+		case size:
 			return "", fmt.Errorf("newest row of %s: %w", path, ErrNotFound)
-		case n == rowMost:
+		case rowMost:
 			return "", fmt.Errorf("newest row of %s: the row is longer than 512 KiB", path)
 		}
 	}

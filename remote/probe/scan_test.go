@@ -36,13 +36,15 @@ func play(role []string) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, "/server_info") && r.Header.Get("Authorization") != "Bearer open-sesame-123" {
-				w.WriteHeader(http.StatusUnauthorized)
-				return
-			}
-			fmt.Fprintf(w, `{"path":%q,"api_key":"open-sesame-123","admin_api_key":"another-secret"}`+"\n", r.URL.Path)
-		}))
+		go func() {
+			fmt.Println(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, "/server_info") && r.Header.Get("Authorization") != "Bearer open-sesame-123" {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				fmt.Fprintf(w, `{"path":%q,"api_key":"open-sesame-123","admin_api_key":"another-secret"}`+"\n", r.URL.Path)
+			})))
+		}()
 	case "client":
 		rows, err := os.OpenFile(role[2], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -84,7 +86,7 @@ func actor(t *testing.T, role string, env []string, argv ...string) int {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	buf := make([]byte, 256)
 	n, _ := out.Read(buf)
 	if string(buf[:n]) != "ready\n" {

@@ -123,7 +123,7 @@ func (s *shell) close() {
 	s.closed.Do(func() {
 		close(s.quit)
 		s.st.Stdin.Close()
-		s.st.Close()
+		_ = s.st.Close()
 	})
 }
 

@@ -82,7 +82,7 @@ func dial(t *testing.T, s *remotetest.Server, dialer string) Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { _ = c.Close() })
 	return Over(c)
 }
 
@@ -173,45 +173,37 @@ func TestSystemHold(t *testing.T) {
 
 // After kill -9 of the program nothing of the probe runs on the node.
 func TestSystemNothingStaysAfterKill(t *testing.T) {
-	for name, start := range map[string]func(config string) *remotetest.Server{
-		"openssh": func(config string) *remotetest.Server {
-			return remotetest.OpenSSH(t, remotetest.Options{Config: config})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, dir+"/nvidia-smi", smiScript("while :; do "+twoRows+"; sleep 1; done"))
-			mark := fmt.Sprintf("RUNVIGIL_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
-			s := start("SetEnv " + mark + " PATH=" + dir + ":/usr/bin:/bin")
-			cmd := exec.Command(os.Args[0], "-test.run", "^TestSystemHold$", "-test.count=1")
-			cmd.Env = append(os.Environ(), holdEnv+"="+s.SSHConfig, holdEnv+"_HOST="+s.Alias, "XDG_RUNTIME_DIR="+t.TempDir())
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer cmd.Process.Kill()
-			lines := bufio.NewScanner(out)
-			for lines.Scan() && lines.Text() != "up" {
-			}
-			if got := len(marked(mark)); got < 5 {
-				t.Fatalf("only %d processes on the node before the kill", got)
-			}
-			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			cmd.Wait()
-			end := time.Now().Add(5 * time.Second)
-			for len(marked(mark)) > 0 {
-				if time.Now().After(end) {
-					ps, _ := exec.Command("ps", "-o", "pid,ppid,stat,args", "-p", strings.Join(marked(mark), ",")).Output()
-					t.Fatalf("5 s after kill -9 there is:\n%s", ps)
-				}
-				time.Sleep(50 * time.Millisecond)
-			}
-		})
+	dir := t.TempDir()
+	write(t, dir+"/nvidia-smi", smiScript("while :; do "+twoRows+"; sleep 1; done"))
+	mark := fmt.Sprintf("RUNVIGIL_MARK=%d-%d", os.Getpid(), time.Now().UnixNano())
+	s := remotetest.OpenSSH(t, remotetest.Options{Config: "SetEnv " + mark + " PATH=" + dir + ":/usr/bin:/bin"})
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestSystemHold$", "-test.count=1")
+	cmd.Env = append(os.Environ(), holdEnv+"="+s.SSHConfig, holdEnv+"_HOST="+s.Alias, "XDG_RUNTIME_DIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "up" {
+	}
+	if got := len(marked(mark)); got < 5 {
+		t.Fatalf("only %d processes on the node before the kill", got)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	end := time.Now().Add(5 * time.Second)
+	for len(marked(mark)) > 0 {
+		if time.Now().After(end) {
+			ps, _ := exec.Command("ps", "-o", "pid,ppid,stat,args", "-p", strings.Join(marked(mark), ",")).Output()
+			t.Fatalf("5 s after kill -9 there is:\n%s", ps)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -262,7 +254,7 @@ func TestSystemPane(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	tmux("new-session", "-d", "-x", "100", "-y", "20", "echo one; echo token=abcdefghijklmn; exec cat")
-	t.Cleanup(func() { exec.Command("tmux", "-L", socket, "kill-server").Run() })
+	t.Cleanup(func() { _ = exec.Command("tmux", "-L", socket, "kill-server").Run() })
 	tty := tmux("list-panes", "-a", "-F", "#{pane_tty}")
 	w := watch(t, newLocalNode(t), Options{}, metrics.Want{Kind: metrics.WantPane, Path: tty, Every: 50 * time.Millisecond})
 	w.until("the pane", logged(func(h metrics.LogHeader, raw string) bool {
