@@ -199,12 +199,7 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	_, f.dead = a["dead"]
 	_, rest, _ := strings.Cut(string(out), "\n"+n+" text\n")
 	rest, _, _ = strings.Cut(rest, "\n"+n+" end\n")
-	if i := strings.LastIndexByte(rest+"\n", '\n'); i < len(rest) {
-		rest = rest[:i+1]
-	}
-	if rest != "" && !strings.HasSuffix(rest, "\n") {
-		rest += "\n" // Cut took the newline of the last line where the frame's own followed it
-	}
+	rest = rest[:strings.LastIndexByte(rest, '\n')+1] // whole lines only
 	f.offset += int64(len(rest))
 	return rest, found, nil
 }

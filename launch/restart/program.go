@@ -202,7 +202,7 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-func flag(b bool) string {
+func digit(b bool) string {
 	if b {
 		return "1"
 	}
@@ -244,13 +244,13 @@ func (p Plan) variables() ([]byte, error) {
 	l.set("CLIENTS", strings.Join(ids, " "))
 	l.set("CLIENTID", first)
 	l.set("DRAIN", seconds(p.Options.Drain))
-	l.set("ABORT", flag(p.Options.Abort))
+	l.set("ABORT", digit(p.Options.Abort))
 	l.set("TERMWAIT", seconds(termWait))
 	l.set("KILLWAIT", strconv.Itoa(killWait))
 	l.set("PORTWAIT", strconv.Itoa(portWait))
 	l.set("GPUWAIT", strconv.Itoa(gpuWait))
 	l.set("GRACE", strconv.Itoa(grace))
-	l.set("BACK", flag(p.Options.WayBack && p.Old.Known()))
+	l.set("BACK", digit(p.Options.WayBack && p.Old.Known()))
 	l.set("NEEDPCT", strconv.Itoa(needPercent(p.New)))
 	l.set("HOSTKB", strconv.FormatInt(max(0, hostCache(p.New)-hostCache(p.Old))/1024, 10))
 	l.set("SAVED", p.saved)

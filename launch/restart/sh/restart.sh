@@ -1,5 +1,6 @@
 # Stops and starts one server for runvigil, and runs to its end whatever becomes
-# of the link. MODE is run, wrap or exec; FOLDER holds plan, new.sh and the rest.
+# of the link. MODE is run, check (say what stands against it, do nothing), wrap or
+# exec; FOLDER holds plan, new.sh and the rest.
 # docs/security.md lists what it leaves behind. For dash, bash and busybox ash.
 MODE=$1 D=$2
 umask 077
@@ -62,6 +63,7 @@ export LC_ALL
 trap '' HUP INT PIPE
 BASE=${D%/*}
 J=$D/journal
+[ "$MODE" != check ] || J=/dev/stdout
 say() { printf '%s %s\n' "$(date +%s)" "$*" >>"$J"; }
 . "$D/plan"
 SETSID=setsid
@@ -96,6 +98,7 @@ fi
 
 MYLOCK=
 finish() { # state, why, text
+	[ "$MODE" != check ] || exit 0
 	say "end state=$1${2:+ why=$2}${3:+ -- $3}"
 	[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
 	rm -f "$D"/smi* "$D"/*.words "$D"/*.env "$D"/new.* "$D"/old.* "$D"/client.*
@@ -110,7 +113,7 @@ read -r BOOTNOW </proc/sys/kernel/random/boot_id
 stat_of $$
 ME=$$:$st_start
 WHO=$(id -un 2>/dev/null || id -u)
-printf '%s\n' "$ME" >"$D/script" || exit 1
+[ "$MODE" = check ] || printf '%s\n' "$ME" >"$D/script" || exit 1
 
 # The lock is a link whose target names its owner, so that it never exists
 # without one. A dead owner's is passed over by the next number; of two live
@@ -120,7 +123,7 @@ owner_lives() { # pid:start:boot:id:since:user
 	ow_start=${ow%%:*} ow=${ow#*:}
 	[ "${ow%%:*}" = "$BOOTNOW" ] && lives "$ow_pid:$ow_start"
 }
-lock() {
+lock() { # false while another restart has it
 	lk_tries=0
 	while :; do
 		lk_top=0 lk_busy=
@@ -138,6 +141,7 @@ lock() {
 			return 1
 		fi
 		[ -z "$MYLOCK" ] || break
+		[ "$MODE" != check ] || return 0
 		if ln -s "$ME:$BOOTNOW:$ID:$(date +%s):$WHO" "$BASE/lock.$((lk_top + 1))" 2>/dev/null; then
 			MYLOCK=$BASE/lock.$((lk_top + 1))
 		else
@@ -425,7 +429,31 @@ unfold() {
 	done | tr '\001' '\n' >"$D/$2.words"
 }
 
-# ask PATH BODY KEY: one request to the old server from here, with its key read
+# ask_parser: has the engine's own parser read the new arguments, with --help
+# behind them and no GPU in sight.
+ask_parser() {
+	(become check "$D/check.out"; echo $? >"$D/rc.check") >/dev/null 2>&1 </dev/null &
+	clock
+	ap_end=$((UP + 20))
+	until [ -s "$D/rc.check" ]; do
+		clock
+		if [ "$UP" -ge "$ap_end" ]; then
+			read -r ROOT <"$D/pid.check" && TREE=" $ROOT " && grow && signal KILL $TREE
+			say "note -- the engine's own parser did not answer in 20 s; the arguments were not checked by it"
+			return
+		fi
+		nap
+	done
+	read -r ap <"$D/rc.check"
+	case $ap in
+	0) ;;
+	2) say "refused why=parser -- $(tail -n 1 "$D/check.out" | cut -c 1-300)" ;;
+	126 | 127) say "refused why=command -- $(tail -n 1 "$D/check.out" | cut -c 1-300)" ;;
+	*) say "note -- the engine's own parser ended with $ap; the arguments were not checked by it" ;;
+	esac
+}
+
+# ask PATH BODY: one request to the old server from here, with its key read
 # from a file.
 ask() {
 	as_url=http://127.0.0.1:$PORT$1
@@ -541,6 +569,19 @@ restart | start)
 	fi
 	;;
 esac
+if [ "$MODE" = check ]; then
+	for path in "$D"/path.*; do
+		[ -f "$path" ] || continue
+		IFS= read -r a <"$path"
+		[ -e "$a" ] || say "refused why=path -- $a does not exist on the node"
+	done
+	if [ -f "$D/check.sh" ]; then
+		if [ -z "$SAVED" ]; then keep "$P" saved; else cp -R "$BASE/$SAVED/saved" "$D/"; fi
+		[ ! -d "$D/saved" ] || unfold saved check
+		ask_parser
+	fi
+	exit 0
+fi
 printf '%s\n' "$ID" >"$BASE/current"
 
 if [ -n "$SAVED" ]; then
