@@ -137,37 +137,39 @@ type Server struct {
 	// StartNo is the number of the start among the node's known starts, 0 unknown.
 	StartNo int
 
-	Gen          GenRate
-	InputTPS     Figure
-	Running      Figure
-	Queued       Figure
-	InFlight     Figure // running + queued
-	KVUsage      Figure // 0 to 1; of hybrid pools the fullest
-	KVTokens     Figure // live tokens
-	PerRequest   Figure // live tokens a running request
-	RequestsFit  Figure
-	FitTooEarly  bool   // RequestsFit is withheld since requests are still young
-	Capacity     Figure // tokens
-	MaxRunning   Figure
-	ContextLen   Figure
-	Headroom     Figure // GiB, the engine's own available_gpu_mem after capture
-	KVDtype      string
-	BytesPerTok  Figure // bytes a token a GPU
-	FreeAtStart  Figure // GiB free on a GPU before the weights were loaded
-	KVPool       Figure // GiB of the KV pool on a GPU
-	HiCache      HiCache
-	Graph        *bool // last decode batch ran in a captured graph
-	AcceptLen    Figure
-	CacheHit     Figure // 0 to 1
-	Finished     Figure // requests finished since the start
-	Aborted      Figure
-	Retracted    Figure // retractions a minute
-	MetricsOn    *bool
-	Health       Figure    // last HTTP status of /health
-	LastBatch    time.Time // newest batch line that was real work
-	LastToken    time.Time // newest proof of a generated token
-	Step         StepFit
-	FinishedWith string // where Finished comes from
+	Gen         GenRate
+	InputTPS    Figure
+	Running     Figure
+	Queued      Figure
+	InFlight    Figure // running + queued
+	KVUsage     Figure // 0 to 1; of hybrid pools the fullest
+	KVTokens    Figure // live tokens
+	PerRequest  Figure // live tokens a running request
+	RequestsFit Figure
+	FitTooEarly bool   // RequestsFit is withheld since requests are still young
+	Capacity    Figure // tokens
+	MaxRunning  Figure
+	ContextLen  Figure
+	Headroom    Figure // GiB, the engine's own available_gpu_mem after capture
+	KVDtype     string
+	BytesPerTok Figure // bytes a token a GPU
+	FreeAtStart Figure // GiB free on a GPU before the weights were loaded
+	KVPool      Figure // GiB of the KV pool on a GPU
+	HiCache     HiCache
+	Graph       *bool // last decode batch ran in a captured graph
+	AcceptLen   Figure
+	CacheHit    Figure // 0 to 1
+	Finished    Figure // requests finished since the start
+	Aborted     Figure
+	Retracted   Figure // retractions a minute, over 10 minutes
+	// RetractedSince is since when retractions follow each other within 2 minutes, zero now none.
+	RetractedSince time.Time
+	MetricsOn      *bool
+	Health         Figure    // last HTTP status of /health
+	LastBatch      time.Time // newest batch line that was real work
+	LastToken      time.Time // newest proof of a generated token
+	Step           StepFit
+	FinishedWith   string // where Finished comes from
 	// Flags are the effective settings by the engine's own names (server_args), nil unknown.
 	Flags map[string]string
 	// Generated is tokens generated since the start, by the engine's counter.

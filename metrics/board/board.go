@@ -38,6 +38,7 @@ type Board struct {
 	gpus      gpuState
 	procs     map[int]metrics.Proc
 	scanned   time.Time
+	procList  []metrics.Proc // of the newest scan, for snapshots
 	hidden    []string
 	remote    []metrics.RemoteConn
 	logs      map[string]*logState

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -13,6 +14,11 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 	out.Evicted = s.prom.fig(v.Evicted)
 	out.HiCache.Watched, out.HiCache.Loaded, out.HiCache.Evicting = s.prom.watched, s.prom.loaded, s.prom.evicting
 	out.Replaced = s.replaced
+	now := b.present()
+	if v.Retracted.OK && (sec == nil || sec.retracted == 0) {
+		out.Retracted = metrics.Known(s.prom.retractRate(now), s.prom.at, 0, sourceMetrics)
+		out.RetractedSince = row(s.prom.retracts, now)
+	}
 	for _, ep := range s.http {
 		if ep.status > 0 {
 			out.Answers = latest(out.Answers, ep.at)
@@ -27,6 +33,9 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 	}
 	out.Flags = sec.flags
 	out.NewRequest = sec.level.started
+	if len(sec.retracts) > 0 {
+		out.RetractedSince = row(sec.retracts, now)
+	}
 	if len(sec.lanes) > 1 {
 		for _, dp := range sortedKeys(sec.lanes) {
 			l := sec.lanes[dp]
@@ -72,4 +81,42 @@ func (b *Board) restarted(at time.Time) bool {
 		}
 	}
 	return false
+}
+
+// inARow is how far apart events may lie that belong to one row.
+const inARow = 2 * time.Minute
+
+// row is when a row of events that goes on began, zero where none goes on.
+func row(at []time.Time, now time.Time) time.Time {
+	var begun time.Time
+	for _, t := range slices.Backward(at) {
+		if begun.IsZero() && now.Sub(t) > inARow || !begun.IsZero() && begun.Sub(t) > inARow {
+			break
+		}
+		begun = t
+	}
+	return begun
+}
+
+// retract notes that the counter of retractions rose between two scrapes.
+func (p *promState) retract(at time.Time, n float64, known bool) {
+	if !known || n <= 0 {
+		return
+	}
+	p.retracts, p.retracted = append(p.retracts, at), append(p.retracted, n)
+	if over := len(p.retracts) - 1000; over > 0 {
+		p.retracts, p.retracted = slices.Clone(p.retracts[over:]), slices.Clone(p.retracted[over:])
+	}
+}
+
+// retractRate is retractions a minute over the ten minutes before now.
+func (p *promState) retractRate(now time.Time) float64 {
+	var n float64
+	for i, t := range slices.Backward(p.retracts) {
+		if now.Sub(t) > rateSpan {
+			break
+		}
+		n += p.retracted[i]
+	}
+	return n / rateSpan.Minutes()
 }

@@ -22,6 +22,8 @@ type promState struct {
 	genS  metrics.Series
 	// Since when the host tier's counters are watched, and when they last rose.
 	watched, loaded, evicting time.Time
+	retracts                  []time.Time // one for each scrape in which the counter rose
+	retracted                 []float64   // by how much
 }
 
 func (p *promState) fig(n prom.Num) metrics.Figure {
@@ -48,6 +50,7 @@ func (s *serverState) takeMetrics(at time.Time, body []byte) {
 		if r.Moved {
 			p.moved = at
 		}
+		p.retract(at, v.Retracted.V-p.view.Retracted.V, v.Retracted.OK && p.view.Retracted.OK)
 		p.moves(at, v.LoadedBack.V, v.Evicted.V, p.view.LoadedBack.V, p.view.Evicted.V, v.LoadedBack.OK)
 	}
 	p.view, p.at, p.known = v, at, true

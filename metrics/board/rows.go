@@ -232,7 +232,7 @@ func (b *Board) applyDir(f metrics.Frame, list []metrics.FileStat) {
 			b.rows[st.Path] = &rowState{fresh: true}
 		}
 		for _, o := range old {
-			if o.Path == st.Path && st.Size > o.Size {
+			if o.Path == st.Path && st.Size > o.Size && isData(st.Path) {
 				d := b.data[st.Path]
 				if d == nil {
 					d = &dataState{}

@@ -75,6 +75,7 @@ func (b *Board) build() *metrics.Snapshot {
 	s.Series = b.seriesMap(servers)
 	s.Saved = b.saving()
 	s.Doing = b.doing(s)
+	s.Procs = b.procList
 	return s
 }
 

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -13,7 +14,7 @@ var clientGone = Detector{
 	Needs: "the client's process, or its datasets and a target",
 	When:  "Its process ended or is a zombie with rows below the target; or the server has had no work for 2 minutes, rows are below the target and no client is connected.",
 	Do:    "Read what its log last said, then start it again.",
-	For:   5 * time.Second,
+	For:   45 * time.Second, // a resumed client is found by the next discovery
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Clients {
@@ -25,9 +26,11 @@ var clientGone = Detector{
 			return
 		}
 		for i := range in.Snap.Clients {
-			if c := &in.Snap.Clients[i]; c.State == "gone" || c.State == "zombie" {
+			if c := &in.Snap.Clients[i]; (c.State == "gone" || c.State == "zombie") && !ended(in, c) {
 				out.Raise(goneCondition(in, c))
 				return
+			} else if c.State == "gone" && ended(in, c) {
+				return // job-done tells it
 			}
 		}
 		if v := in.Snap.Server(); v != nil && v.State == metrics.ServerIdle && below(in) && in.now().Sub(v.Since) >= in.seconds("client_gone_idle_s") {
@@ -40,10 +43,23 @@ var jobDone = Detector{
 	ID:    "job-done",
 	Means: "Every wanted row has landed. The GPUs are free.",
 	Needs: "a target",
-	When:  "Rows have reached the target and nothing runs.",
+	When:  "Rows have reached the target; or the client ended by itself and its log says that the work is done, with no row missing from a target that was set.",
 	Do:    "Stop the server, or give it the next job.",
 	Check: func(in *Input, out *Output) {
 		j := in.Snap.Job
+		if !j.Done && j.Rows.Known && !in.clientWaits() {
+			for i := range in.Snap.Clients {
+				if c := &in.Snap.Clients[i]; c.State == "gone" && ended(in, c) {
+					out.Raise(Condition{
+						Subject: "job", Severity: metrics.SeverityInfo, Since: c.Since, LogPath: c.Log.Path,
+						Title:    fmt.Sprintf("done: the client ended by itself at %s rows%s", metrics.Count(j.Rows.V), idleGPUs(in)),
+						Evidence: []metrics.Evidence{{Text: "its log last said: " + c.Finished, Source: base(c.Log.Path), At: c.Since}, figureEvidence(metrics.Count(j.Rows.V)+" rows", j.Rows)},
+						Advice:   "stop the server, or give it the next job",
+					})
+					return
+				}
+			}
+		}
 		if !j.Done || !j.Rows.Known {
 			return
 		}
@@ -53,11 +69,33 @@ var jobDone = Detector{
 			Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("%s of %s rows", metrics.Count(j.Rows.V), metrics.Count(float64(j.Target.Rows))), j.Rows)},
 			Advice:   "stop the server, or give it the next job",
 		}
-		if n := len(in.Snap.GPUs); n > 0 {
-			c.Title += fmt.Sprintf(", %d GPUs idle", n)
-		}
+		c.Title += idleGPUs(in)
 		out.Raise(c)
 	},
+}
+
+// idleGPUs says how many GPUs wait for the next job.
+func idleGPUs(in *Input) string {
+	if n := len(in.Snap.GPUs); n > 0 {
+		return fmt.Sprintf(", %d GPUs idle", n)
+	}
+	return ""
+}
+
+// ended tells a client that ended by itself with its work done: its log says so
+// and no target that was set is missed by more than a few rows.
+func ended(in *Input, c *metrics.Client) bool {
+	if c.Finished == "" {
+		return false
+	}
+	for i := range in.Snap.Datasets {
+		d := &in.Snap.Datasets[i]
+		if t := d.Target; slices.Contains(c.Datasets, d.Path) && t.Rows > 0 && !t.Inferred && d.Rows.Known && d.Rows.V < 0.98*float64(t.Rows) {
+			return false
+		}
+	}
+	t := in.Snap.Job.Target
+	return t.Rows == 0 || t.Inferred || !in.Snap.Job.Rows.Known || in.Snap.Job.Rows.V >= 0.98*float64(t.Rows)
 }
 
 // below tells whether rows are known to be missing.

@@ -11,7 +11,7 @@ var clientLogSilent = Detector{
 	ID:    "client-log-silent",
 	Means: "The client's log says nothing although its rows land. Nothing may be wrong but the log.",
 	Needs: "the client's process (descriptors, environment) and its datasets",
-	When:  "Empty after 20 rows landed, or silent for 5 times its own usual gap and at least 5 minutes, while rows land.",
+	When:  "Empty after 20 rows landed, or silent for 5 times its own longest gap and at least 5 minutes, while rows land.",
 	Do:    "Start the client with python -u or PYTHONUNBUFFERED=1; judge it by its rows.",
 	Clear: 30 * time.Second,
 	Check: func(in *Input, out *Output) {
@@ -33,7 +33,7 @@ var clientLogSilent = Detector{
 			}
 			empty := c.Log.Bytes.V == 0
 			quiet := in.now().Sub(c.Log.Mtime)
-			if !empty && (c.LogSilentSince.IsZero() || quiet < in.seconds("client_log_quiet_min_s")) {
+			if !empty && (c.LogSilentSince.IsZero() || quiet < max(in.seconds("client_log_quiet_min_s"), time.Duration(in.Threshold("client_log_gap_factor")*float64(c.Log.Gap)))) {
 				continue
 			}
 			out.Raise(silentCondition(in, c, empty, landed))
@@ -80,7 +80,7 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 	if since.IsZero() {
 		since = c.Started
 	}
-	out := Condition{Subject: c.ID, Severity: metrics.SeverityWarning, Since: since}
+	out := Condition{Subject: c.ID, Severity: metrics.SeverityWarning, Since: since, LogPath: c.Log.Path}
 	what := "silent"
 	if empty {
 		what = "empty"
@@ -101,6 +101,10 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 	case !c.LogOwned:
 		out.Why = "no process has this log as descriptor 1 or 2: the client writes elsewhere"
 		out.Advice = "look at /proc/" + fmt.Sprint(c.PID) + "/fd/1 for where it writes; judge it by its rows"
+		if p := in.process(c.PID); p != nil && p.FD1 != "" {
+			out.Why = "its output goes to " + metrics.Cut(p.FD1, 120) + ": the client writes elsewhere"
+			out.Evidence = append(out.Evidence, metrics.Evidence{Text: "descriptor 1 of " + who(c) + " is " + metrics.Cut(p.FD1, 120), Source: "/proc (fd/1)", At: in.now()})
+		}
 	default:
 		out.Why = "not known"
 		out.Advice = "judge the client by its rows, which land"

@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,21 +43,31 @@ func healthy() *metrics.Snapshot {
 	}
 }
 
-// judge gives the active findings of a snapshot that has been true for an hour.
+// backs are the ages at which a snapshot is judged before its own time, so that
+// conditions have held for their duration.
+var backs = []time.Duration{
+	6 * time.Minute, 5 * time.Minute, 4 * time.Minute, 3 * time.Minute, 2 * time.Minute, 90 * time.Second,
+	60 * time.Second, 45 * time.Second, 30 * time.Second, 20 * time.Second, 10 * time.Second, 0,
+}
+
+// judge gives the active findings of a snapshot that has been true for minutes.
 func judge(t *testing.T, s *metrics.Snapshot) map[string]metrics.Finding {
 	t.Helper()
-	e := New(metrics.Config{})
-	at := s.At
+	return judgeWith(t, New(s.Config), s)
+}
+
+func judgeWith(t *testing.T, e *Engine, s *metrics.Snapshot) map[string]metrics.Finding {
+	t.Helper()
 	var active []metrics.Finding
-	for _, back := range []time.Duration{30 * time.Second, 20 * time.Second, 10 * time.Second, 0} {
+	for _, back := range backs {
 		c := *s
-		c.At = at.Add(-back)
+		c.At = s.At.Add(-back)
 		active, _, _ = e.Eval(Input{Snap: &c})
 	}
 	out := map[string]metrics.Finding{}
 	for _, f := range active {
-		if f.Title == "" || f.Subject == "" {
-			t.Errorf("%s has title %q and subject %q", f.ID, f.Title, f.Subject)
+		if f.Title == "" || f.Subject == "" || f.Advice == "" && f.ID != "settled" || len(f.Evidence) == 0 {
+			t.Errorf("%s is not said in full: %+v", f.ID, f)
 		}
 		out[f.ID] = f
 	}
@@ -75,84 +86,89 @@ func TestHealthyIsQuiet(t *testing.T) {
 	}
 }
 
+// caseOf is a healthy snapshot with one thing spoilt, and what must be said of it.
+type caseOf struct {
+	name  string
+	spoil func(s *metrics.Snapshot)
+	id    string // "" : nothing beyond settled
+	sev   metrics.Severity
+	cause metrics.Cause
+	says  []string // in title, why, advice or evidence
+	also  []string // findings that come with it
+}
+
 func TestDetectors(t *testing.T) {
 	no := false
 	rc := 137
-	cases := []struct {
-		name  string
-		spoil func(s *metrics.Snapshot)
-		id    string // "" : nothing beyond settled
-		sev   metrics.Severity
-		cause metrics.Cause
-		says  []string // in title, why, advice or evidence
-	}{
+	cases := []caseOf{
 		{"buffered log", func(s *metrics.Snapshot) {
 			s.Clients[0].Unbuffered = &no
 			s.Clients[0].Log.Bytes = fig(0)
 			s.Clients[0].LogSilentSince = noon.Add(-19 * time.Minute)
-		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"rows are safe", "python -u", "PYTHONUNBUFFERED", "157 rows landed"}},
+		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"rows are safe", "python -u", "PYTHONUNBUFFERED", "157 rows landed"}, nil},
 		{"empty log that nobody writes", func(s *metrics.Snapshot) {
 			s.Clients[0].LogOwned = false
 			s.Clients[0].Log.Bytes = fig(0)
-		}, "client-log-silent", metrics.SeverityWarning, "", []string{"writes elsewhere", "fd/1"}},
+		}, "client-log-silent", metrics.SeverityWarning, "", []string{"writes elsewhere", "fd/1"}, nil},
 		{"empty log before 20 rows", func(s *metrics.Snapshot) {
 			s.Clients[0].Log.Bytes = fig(0)
 			s.Datasets[0].Landed = fig(19)
 			s.Servers[0].Finished = fig(19)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"buffered log on a first visit", func(s *metrics.Snapshot) {
 			s.Clients[0].Unbuffered = &no
 			s.Clients[0].Log.Bytes = fig(0)
 			s.Servers[0].Started = noon.Add(-21 * time.Minute)
 			s.Datasets[0].Landed = fig(2)
-		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"157 requests finished and rows land"}},
+		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"157 requests finished and rows land"}, nil},
 		{"empty log beside a server that is much older", func(s *metrics.Snapshot) {
 			s.Clients[0].Log.Bytes = fig(0)
 			s.Servers[0].Started = noon.Add(-10 * time.Hour)
 			s.Datasets[0].Landed = fig(2)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"rows stalled", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
 			s.Job.Landed = fig(157)
-		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"finished 190, landed 157", "py-spy dump --pid 206570"}},
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"finished 190, landed 157", "py-spy dump --pid 206570"}, nil},
 		{"rows stalled since the disk is full", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
 			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0), Paths: []string{"/data/b2.jsonl"}}}
-		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseDiskFull, []string{"free space on /data"}},
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseDiskFull, []string{"free space on /data"}, []string{"disk-filling"}},
 		{"no rows in the ramp", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
 			s.Servers[0].Gen.Ramp = true
 			s.Servers[0].Gen.Settled = metrics.Figure{}
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"a quiet minute while nothing finishes", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"client gone", func(s *metrics.Snapshot) {
 			s.Clients[0].State, s.Clients[0].Since = "gone", noon.Add(-6*time.Minute)
 			s.Clients[0].LastLine = "Traceback"
-		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"run_inference.py 206570 is gone for 6 m", "11,531 of 88,000", "Traceback"}},
+		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"run_inference.py 206570 is gone for 6 m", "11,531 of 88,000", "Traceback"}, nil},
 		{"client gone before we came", func(s *metrics.Snapshot) {
 			s.Clients = nil
 			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
 			s.Datasets[0].Grew = noon.Add(-6 * time.Minute)
 			s.Datasets[0].Writers = nil
-		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"gone for 6 m"}},
+		}, "client-gone", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"gone for 6 m"}, nil},
 		{"idle without a target", func(s *metrics.Snapshot) {
 			s.Clients = nil
 			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
 			s.Job.Target, s.Datasets[0].Target = metrics.Target{}, metrics.Target{}
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"done", func(s *metrics.Snapshot) {
 			s.Job.Done = true
 			s.Clients[0].State = "gone"
 			s.Servers[0].State = metrics.ServerIdle
-		}, "job-done", metrics.SeverityInfo, "", []string{"1 GPUs idle"}},
+		}, "job-done", metrics.SeverityInfo, "", []string{"1 GPUs idle"}, nil},
 		{"server killed", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Ended, s.Servers[0].ExitCode = metrics.ServerDown, noon.Add(-5*time.Minute), &rc
-		}, "server-down", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"killed, nothing says by whom", "still runs and gets no answers", "exit status 137"}},
+			s.GPUs[0].MemUsed = fig(0)
+		}, "server-down", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"killed, nothing says by whom", "still runs and gets no answers", "exit status 137"}, nil},
 		{"server out of memory in prefill", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-time.Minute)
 			s.Servers[0].Headroom = fig(0.82)
@@ -160,58 +176,68 @@ func TestDetectors(t *testing.T) {
 			s.Servers[0].Causes = []metrics.CauseFact{
 				{Class: metrics.CausePeerRankLost}, {Class: metrics.CauseCUDAOOM, Phase: "prefill", Rank: "TP3", Line: "torch.OutOfMemoryError", LineNo: 4711, Primary: true},
 			}
-		}, "server-oom", metrics.SeverityCritical, metrics.CauseCUDAOOM, []string{"out of GPU memory in prefill (TP3)", "below 0.93", "0.82 GiB", "line 4,711"}},
+		}, "server-oom", metrics.SeverityCritical, metrics.CauseCUDAOOM, []string{"out of GPU memory in prefill (TP3)", "below 0.93", "0.82 GiB", "line 4,711"}, nil},
 		{"weights leave no room", func(s *metrics.Snapshot) {
 			s.Servers[0].State = metrics.ServerDown
 			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseStartupNoKVMemory, Primary: true}}
-		}, "server-oom", metrics.SeverityCritical, metrics.CauseStartupNoKVMemory, []string{"raise --mem-fraction-static above 0.88"}},
+			s.GPUs[0].MemUsed = fig(0)
+		}, "server-oom", metrics.SeverityCritical, metrics.CauseStartupNoKVMemory, []string{"raise --mem-fraction-static above 0.88"}, nil},
 		{"a crash that was replaced", func(s *metrics.Snapshot) {
 			old := s.Servers[0]
 			old.ID, old.State, old.Ended = "0:0", metrics.ServerDown, noon.Add(-time.Hour)
 			s.Servers = append(s.Servers, old)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"hung", func(s *metrics.Snapshot) {
 			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
-		}, "server-hung", metrics.SeverityCritical, metrics.CauseServerHung, []string{"35 running, no token for 3 m", "/health answers 200, which proves nothing", "py-spy"}},
+		}, "server-hung", metrics.SeverityCritical, metrics.CauseServerHung, []string{"35 running, no token for 3 m", "/health answers 200, which proves nothing", "py-spy"}, nil},
 		{"a long prefill", func(s *metrics.Snapshot) {
 			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-44*time.Second), noon.Add(-44*time.Second)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"compiling", func(s *metrics.Snapshot) {
 			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
 			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseJITCompiling}}
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"little headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(4.2) },
-			"headroom-low", metrics.SeverityWarning, "", []string{"4.20 GiB", "below 0.88"}},
+			"headroom-low", metrics.SeverityWarning, "", []string{"4.20 GiB", "below 0.88"}, nil},
 		{"nearly no headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(0.82) },
-			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB"}},
+			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB"}, nil},
 		{"little headroom that held", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(0.82)
 			s.Servers[0].Finished = fig(1000)
-		}, "headroom-low", metrics.SeverityWarning, "", nil},
+		}, "headroom-low", metrics.SeverityWarning, "", nil, nil},
 		{"little headroom on small cards", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(2)
 			s.GPUs[0].MemTotal = fig(24576)
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 		{"GPU lost", func(s *metrics.Snapshot) { s.GPUs[0].Lost = "GPU is lost" },
-			"gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"GPU 0 is lost", "nvidia-smi -r -i 0"}},
+			"gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"GPU 0 is lost", "nvidia-smi -r -i 0"}, nil},
 		{"the tool fails on a lost GPU", func(s *metrics.Snapshot) {
 			s.GPUs = nil
 			s.GPUTool = metrics.GPUTool{State: "failed", Cause: metrics.CauseGPULost, Text: "Unable to determine the device handle"}
-		}, "gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"device handle"}},
+		}, "gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"device handle"}, nil},
 		{"link down", func(s *metrics.Snapshot) {
 			s.Link = metrics.Link{Status: metrics.LinkDown, Since: noon.Add(-time.Minute), Reason: "this machine slept 7 h", LastData: noon.Add(-time.Minute)}
-		}, "link-down", metrics.SeverityCritical, "", []string{"slept 7 h", "1 m ago"}},
+		}, "link-down", metrics.SeverityCritical, "", []string{"slept 7 h", "1 m ago"}, nil},
 		{"a first connect", func(s *metrics.Snapshot) {
 			s.Link = metrics.Link{Status: metrics.LinkConnecting, Since: noon.Add(-time.Minute)}
-		}, "", 0, "", nil},
+		}, "", 0, "", nil, nil},
 	}
 	covered := map[string]bool{"settled": true}
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, rowCases(), serverCases(), machineCases()) {
 		t.Run(c.name, func(t *testing.T) {
 			s := healthy()
 			c.spoil(s)
-			got := judge(t, s)
-			delete(got, "settled")
+			e := New(s.Config)
+			got := judgeWith(t, e, s)
+			if c.id != "settled" {
+				delete(got, "settled")
+			}
+			for _, id := range c.also {
+				if _, ok := got[id]; !ok {
+					t.Errorf("%s is not raised", id)
+				}
+				delete(got, id)
+			}
 			if c.id == "" {
 				if len(got) != 0 {
 					t.Errorf("raised %v", got)
@@ -234,6 +260,7 @@ func TestDetectors(t *testing.T) {
 					t.Errorf("says nothing of %q:\n%s", want, strings.Join(all, "\n"))
 				}
 			}
+			clears(t, e, s, c.id)
 		})
 		covered[c.id] = true
 	}
@@ -281,4 +308,40 @@ func TestEveryDetectorIsDocumented(t *testing.T) {
 			t.Errorf("%s is not documented in full", d.ID)
 		}
 	}
+}
+
+// clears checks that one moment without the condition neither ends the finding
+// nor raises it anew, and that it ends for good once all is well.
+func clears(t *testing.T, e *Engine, spoilt *metrics.Snapshot, id string) {
+	t.Helper()
+	at := spoilt.At
+	eval := func(s *metrics.Snapshot, after time.Duration) *metrics.Finding {
+		c := *s
+		c.At = at.Add(after)
+		c.Link.LastData = c.At
+		if len(c.Servers) > 0 && s != spoilt {
+			c.Servers = slices.Clone(c.Servers)
+			c.Servers[0].LastBatch, c.Servers[0].LastToken = c.At, c.At
+		}
+		active, _, _ := e.Eval(Input{Snap: &c})
+		for i := range active {
+			if active[i].ID == id {
+				return &active[i]
+			}
+		}
+		return nil
+	}
+	if d := e.detector(id); d.Clear > time.Second {
+		eval(healthy(), time.Second)
+		f := eval(spoilt, 2*time.Second)
+		if f == nil || len(f.Changed) != 1 || f.Changed[0].What != "raised" {
+			t.Errorf("one good moment changes it: %+v", f)
+		}
+	}
+	for d := 3 * time.Second; d < 12*time.Minute; d += 10 * time.Second {
+		if eval(healthy(), d) == nil {
+			return
+		}
+	}
+	t.Errorf("%s is still there when all has been well for 12 minutes", id)
 }

@@ -31,7 +31,7 @@ var headroomLow = Detector{
 				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("available_gpu_mem=%.2f GiB", v.Headroom.V), v.Headroom)},
 				Advice:   "lower --mem-fraction-static by 0.01 to 0.05, or --chunked-prefill-size to 4096",
 			}
-			if f := flagValue(v.Argv, "--mem-fraction-static"); f != "" {
+			if f := setting(v, "--mem-fraction-static"); f != "" {
 				c.Advice = "lower --mem-fraction-static below " + f + ", or --chunked-prefill-size to 4096"
 			}
 			if v.Engine == "vllm" {

@@ -3,16 +3,12 @@ package findings
 // Registry lists every detector in the order of the documentation.
 func Registry() []Detector {
 	return []Detector{
-		clientLogSilent,
-		rowsStalled,
-		clientGone,
-		jobDone,
-		serverDown,
-		serverOOM,
-		serverHung,
-		headroomLow,
-		settled,
-		gpuLost,
-		linkDown,
+		clientLogSilent, rowsStalled, nothingSaved, workLost, clientGone, clientTwice, jobDone,
+		rowsTorn, rowsShrank, rowsDuplicate, rowsPoor, rowsTruncated, diskFilling, underfed,
+		serverDown, serverReplaced, serverOOM, startSlow, startStuck, serverHung, serverHalfDead,
+		headroomLow, kvSaturated, tooConservative, queueGrowing, settled, throughputFell,
+		hicacheUnused, graphOff, guardBroken, wrongServer, logStale, twoServers,
+		gpuMemoryHeld, gpuUneven, gpuThrottled, gpuLost, gpuToolStuck,
+		hostMemoryLow, shmFull, swapUsed, linkDown, dataOld, clockSkew,
 	}
 }

@@ -26,6 +26,9 @@ var rowsStalled = Detector{
 				continue
 			}
 			limit := max(in.seconds("stalled_min_s"), time.Duration(in.Threshold("stalled_gap_factor")*float64(d.Gap)))
+			if d.Gap == 0 {
+				limit = in.seconds("stalled_unknown_s") // it may write in batches
+			}
 			still := in.now().Sub(d.Grew)
 			j := in.Snap.Job
 			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.Threshold("stalled_behind")
@@ -38,7 +41,7 @@ var rowsStalled = Detector{
 					base(d.Path), metrics.Age(still), metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)),
 				Graph: metrics.SeriesKey{What: metrics.SeriesRows, Of: d.Path},
 				Evidence: []metrics.Evidence{
-					{Text: "last row at " + in.clock(d.Grew) + ", usually one every " + metrics.Age(d.Gap), Source: "row count", At: d.Grew},
+					{Text: "last row at " + in.clock(d.Grew) + usually(d.Gap), Source: "row count", At: d.Grew},
 					figureEvidence(fmt.Sprintf("finished %s, landed %s", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
 				},
 			}
@@ -70,6 +73,15 @@ func growing(in *Input, d *metrics.Dataset) bool {
 	return false
 }
 
+// usually says how often a file grows, where that is known.
+func usually(gap time.Duration) string {
+	if gap == 0 {
+		return ""
+	}
+	return ", usually one every " + metrics.Age(gap)
+}
+
+// explainStall finds why: the disk, the client, or another file that grows.
 func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 	for _, disk := range in.Snap.Sys.Disks {
 		for _, p := range disk.Paths {
@@ -81,9 +93,31 @@ func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 		}
 	}
 	for i := range in.Snap.Clients {
-		if cl := &in.Snap.Clients[i]; alive(cl) && cl.State != "remote" {
+		cl := &in.Snap.Clients[i]
+		if f := clientCause(cl); f != nil && (f.Class == metrics.CauseDiskFull || f.Class == metrics.CauseTooManyFiles) {
+			c.Cause, c.Why, c.Advice = f.Class, causeInfo(f.Class).Meaning, causeInfo(f.Class).Advice
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: f.Line, Source: "client log", At: f.At})
+			c.LogPath, c.LogLine = cl.Log.Path, f.LineNo
+			return
+		}
+		if cl.State == "stopped" {
+			c.Cause = metrics.CauseRequestsLost
+			c.Why = who(cl) + " is stopped (state T)"
+			c.Advice = fmt.Sprintf("let it go on: kill -CONT %d", cl.PID)
+			return
+		}
+		if other := otherFile(in, d, cl); other != nil && alive(cl) {
+			c.Cause = metrics.CauseRequestsLost
+			c.Why = who(cl) + " writes another file now: " + other.Path
+			c.Advice = "look at " + other.Path + "; nothing is lost if it is the next part"
+			c.Severity = metrics.SeverityInfo
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: base(other.Path) + " grew at " + in.clock(other.Grew), Source: "row count", At: other.Grew})
+			return
+		}
+		if alive(cl) && cl.State != "remote" {
 			c.Cause = metrics.CauseRequestsLost
 			c.Why = who(cl) + " lives but saves nothing"
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s: state %s, %d connections to the server", who(cl), cl.State, cl.Conns), Source: "/proc", At: in.now()})
 			c.Advice = fmt.Sprintf("look at its log and its stack (py-spy dump --pid %d); it may write to another file", cl.PID)
 			return
 		}
@@ -91,4 +125,14 @@ func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 	c.Cause = metrics.CauseRequestsLost
 	c.Why = "no client that writes this file was found"
 	c.Advice = "start the client again; answers that finish meanwhile are lost"
+}
+
+// otherFile is a dataset of the same client that grows while d does not.
+func otherFile(in *Input, d *metrics.Dataset, c *metrics.Client) *metrics.Dataset {
+	for _, p := range c.Datasets {
+		if o := in.Snap.Dataset(p); o != nil && o.Path != d.Path && in.now().Sub(o.Grew) < time.Minute {
+			return o
+		}
+	}
+	return nil
 }

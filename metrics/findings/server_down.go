@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -12,11 +13,20 @@ var serverDown = Detector{
 	ID:    "server-down",
 	Means: "The server ended and no other one took its place.",
 	Needs: "its process or its log; the kernel log tells the OOM killer",
-	When:  "The process is gone, or its log ends in a crash with no process behind it. Exit status 137 alone is never called an out-of-memory kill.",
+	When:  "The process is gone, or its log ends in a crash with no process behind it; or none was found where the configuration expects one. Exit status 137 alone is never called an out-of-memory kill.",
 	Do:    "Read the primary cause, then start it again.",
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := goneServer(in)
+		if v == nil && in.Snap.Config.Expected && len(in.Snap.Servers) == 0 && in.linkUp() && len(in.Snap.Procs) > 0 {
+			out.Raise(Condition{
+				Subject: "server", Severity: metrics.SeverityCritical, Title: "no server runs on " + in.Snap.Node + ", though one is expected",
+				Why:      "no process and no log of an inference server was found",
+				Evidence: []metrics.Evidence{{Text: "no server among the node's processes", Source: "processes", At: in.now()}},
+				Advice:   "start it (B for the last good start), or set expected = false",
+			})
+			return
+		}
 		if v == nil || isMemory(primary(v)) {
 			return
 		}
@@ -172,11 +182,11 @@ func lineNo(n int64) string {
 
 // memoryAdvice gives the flag, the value and the direction.
 func memoryAdvice(v *metrics.Server, p metrics.CauseFact) string {
-	fraction, set := "--mem-fraction-static", flagValue(v.Argv, "--mem-fraction-static")
+	fraction, set := "--mem-fraction-static", setting(v, "--mem-fraction-static")
 	running := "--max-running-requests"
 	chunk := "--chunked-prefill-size"
 	if v.Engine == "vllm" {
-		fraction, set = "--gpu-memory-utilization", flagValue(v.Argv, "--gpu-memory-utilization")
+		fraction, set = "--gpu-memory-utilization", setting(v, "--gpu-memory-utilization")
 		running, chunk = "--max-num-seqs", "--max-num-batched-tokens"
 	}
 	below := fraction
@@ -195,10 +205,39 @@ func memoryAdvice(v *metrics.Server, p metrics.CauseFact) string {
 		return "raise " + fraction + ": the weights leave no room for the KV cache"
 	case p.Class == metrics.CauseCaptureOOM:
 		return "lower " + below + ", or the largest captured batch size"
+	case p.Class == metrics.CauseStartupHostCache, p.Class == metrics.CauseHostNoMemory, p.Class == metrics.CauseHostOOMKilled:
+		return hostAdvice(v, p.Class)
+	case p.Class == metrics.CauseKVPoolExhausted:
+		if v.Engine == "vllm" {
+			return "lower " + running + ", or raise " + fraction
+		}
+		return "lower " + running + ", or raise --schedule-conservativeness to 1.3; GPU memory itself was not full"
+	case p.Class == metrics.CauseStartupKVTooSmall:
+		if v.Engine == "vllm" {
+			return "lower --max-model-len, or raise " + fraction
+		}
+		return "lower --context-length, or raise " + fraction
+	case p.Class == metrics.CauseCUDAOOM && p.Phase == "start-up":
+		return "lower " + below + headroom + "; look first whether another process holds GPU memory"
 	case p.Class == metrics.CauseCUDAOOM && p.Phase == "decode":
 		return "lower " + running + ", or " + below + headroom
 	case p.Class == metrics.CauseCUDAOOM:
 		return "lower " + below + headroom + ", or " + chunk + " to 4096"
 	}
 	return causeInfo(p.Class).Advice
+}
+
+// hostAdvice is about memory of the host: the hierarchical cache pins most of it.
+func hostAdvice(v *metrics.Server, class metrics.Cause) string {
+	size := v.HiCache.SizeGB
+	switch {
+	case class == metrics.CauseStartupHostCache && v.Capacity.Known && v.BytesPerTok.Known:
+		need := v.Capacity.V * v.BytesPerTok.V / 1e9
+		return fmt.Sprintf("raise --hicache-size above %.0f (1e9 bytes a rank: the device pool is that large)", math.Ceil(need))
+	case class == metrics.CauseStartupHostCache:
+		return causeInfo(class).Advice
+	case v.HiCache.On && size > 1:
+		return fmt.Sprintf("lower --hicache-size from %g (it is 1e9 bytes for each of %d ranks), or free host memory", size, max(v.TP, 1))
+	}
+	return causeInfo(class).Advice
 }

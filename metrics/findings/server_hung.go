@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -11,7 +12,7 @@ var serverHung = Detector{
 	ID:    "server-hung",
 	Means: "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
 	Needs: "the server's log, or /metrics",
-	When:  "Running above 0 and no token for 60 s while the link is up, and no compilation is under way.",
+	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. vLLM: lines of figures with running above 0 and 0 tok/s.",
 	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
@@ -31,7 +32,11 @@ var serverHung = Detector{
 				continue
 			}
 			silent := in.now().Sub(last)
-			if silent < in.seconds("hung_s") || compiling(v) {
+			limit := in.seconds("hung_s")
+			if v.NewRequest.Equal(v.LastBatch) && v.LastBatch.After(v.LastToken) {
+				limit = in.seconds("hung_prefill_s") // a long prefill makes no token
+			}
+			if silent < limit || compiling(v) || in.compilers() {
 				continue
 			}
 			c := Condition{
@@ -45,6 +50,7 @@ var serverHung = Detector{
 					{Text: fmt.Sprintf("last batch line at %s: %s running, %s queued", in.clock(last), metrics.Count(v.Running.V), metrics.FigureText(v.Queued, metrics.Count)), Source: "log", At: last},
 				},
 			}
+			in.addXid(&c)
 			if v.Health.Known {
 				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("/health answers %.0f, which proves nothing", v.Health.V), v.Health))
 			}
@@ -61,4 +67,9 @@ func compiling(v *metrics.Server) bool {
 		}
 	}
 	return false
+}
+
+// compilers tells whether a compiler runs on the node.
+func (in *Input) compilers() bool {
+	return slices.ContainsFunc(in.Snap.Procs, func(p metrics.Proc) bool { return slices.Contains(compilers, p.Comm) })
 }

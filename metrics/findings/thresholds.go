@@ -66,7 +66,7 @@ var limits = []Limit{
 	{"held_mib", 1024, "MiB", "of GPU memory that no part of the server holds"},
 	{"uneven_mib", 2048, "MiB", "by which one GPU grew more than the others"},
 	{"uneven_util", 40, "%", "by which one GPU is less busy than the others"},
-	{"throttled_s", 60, "s", "a GPU is slowed down for heat or power failure"},
+	{"xid_shown_s", 3600, "s", "how long an error of the kernel log counts as present"},
 	{"memory_low_share", 0.03, "share", "of host memory that is left: warning"},
 	{"memory_low_gib", 4, "GiB", "of host memory that is left: critical"},
 	{"shm_full_share", 0.05, "share", "of /dev/shm that is left"},

@@ -91,21 +91,28 @@ func figureEvidence(text string, f metrics.Figure) metrics.Evidence {
 	return metrics.Evidence{Text: text, Source: f.Source, At: f.At}
 }
 
-// mean is the average of a series from one age to another, NaN-free: ok is
-// false where fewer than three buckets of it are known.
+// mean is the average of a series from one age to another; ok is false where
+// fewer than three buckets of it are known.
 func (in *Input) mean(what, of string, from, to time.Duration) (v float64, ok bool) {
 	s := in.Snap.Series[metrics.SeriesKey{What: what, Of: of}]
+	n := 120
+	if from > time.Hour {
+		n = 720
+	}
+	// The whole span up to now is asked for, since old points are kept coarsely only.
+	cols := s.Columns(in.now(), from, n)
+	width := metrics.Step(from, n)
 	var sum float64
-	n := 0
-	for _, b := range s.Columns(in.now().Add(-to), from-to, 30) {
-		if b.N > 0 {
-			sum, n = sum+b.Mean(), n+1
+	known := 0
+	for i, b := range cols {
+		if age := time.Duration(len(cols)-1-i) * width; b.N > 0 && age >= to && age < from {
+			sum, known = sum+b.Mean(), known+1
 		}
 	}
-	if n < 3 {
+	if known < 3 {
 		return 0, false
 	}
-	return sum / float64(n), true
+	return sum / float64(known), true
 }
 
 // most is the largest value of a series over the last span; ok is false where

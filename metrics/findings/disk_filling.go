@@ -1,0 +1,54 @@
+package findings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var diskFilling = Detector{
+	ID:    "disk-filling",
+	Means: "The file system that takes the rows or logs is full, or will be before the job is done.",
+	Needs: "df of the file systems in use; growth over 5 minutes for the forecast",
+	When:  "Less than 16 MiB or 100 inodes are free (critical); or it is full before the job's ETA, or within a day where there is none (warning).",
+	Do:    "Free space on the mount that is named, or move the output.",
+	For:   30 * time.Second,
+	Clear: time.Minute,
+	Check: func(in *Input, out *Output) {
+		for i := range in.Snap.Sys.Disks {
+			d := &in.Snap.Sys.Disks[i]
+			if !d.Avail.Known {
+				continue
+			}
+			c := Condition{Subject: d.Mount, Cause: metrics.CauseDiskFull, Advice: "free space on " + d.Mount + " (du -xh " + d.Mount + " | sort -h | tail), or move the output"}
+			c.Evidence = append(c.Evidence, figureEvidence(metrics.GiB(d.Avail.V)+" free", d.Avail))
+			if len(d.Paths) > 0 {
+				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "holds " + strings.Join(d.Paths[:min(3, len(d.Paths))], ", "), Source: "df", At: d.Avail.At})
+			}
+			soon := time.Duration(0)
+			if d.FullIn > 0 {
+				soon = d.FullIn
+			}
+			eta := in.Snap.Job.ETA
+			switch {
+			case d.Avail.V < in.Threshold("disk_full_mib")*(1<<20):
+				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" is full", "nothing more can be written; the next row may be torn"
+			case d.InodesFree.Known && d.InodesFree.V > 0 && d.InodesFree.V < in.Threshold("inodes_free_min"):
+				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" has no inodes left", "no new file can be made although there is space"
+				c.Advice = "remove small files on " + d.Mount + " (df -i)"
+			case soon > 0 && eta.Known && in.now().Add(soon).Before(eta.At) && soon < 30*24*time.Hour:
+				c.Severity = metrics.SeverityWarning
+				c.Title = fmt.Sprintf("%s is full in %s, before the job is done (%s)", d.Mount, metrics.Age(soon), in.clock(eta.At))
+				c.Why = "it fills faster than the job ends"
+			case soon > 0 && !eta.Known && soon < in.seconds("disk_soon_s") && len(in.Snap.Datasets) > 0:
+				c.Severity = metrics.SeverityWarning
+				c.Title, c.Why = fmt.Sprintf("%s is full in %s", d.Mount, metrics.Age(soon)), "it fills at the present growth"
+			default:
+				continue
+			}
+			out.Raise(c)
+		}
+	},
+}

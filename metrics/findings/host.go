@@ -1,0 +1,171 @@
+package findings
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/runvigil/runvigil/metrics"
+)
+
+var hostMemoryLow = Detector{
+	ID:    "host-memory-low",
+	Means: "The host is short of memory: the kernel may kill the server or the client next.",
+	Needs: "/proc/meminfo",
+	When:  "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named.",
+	Do:    "Lower --hicache-size (1e9 bytes a rank), or end what else takes memory.",
+	For:   30 * time.Second,
+	Clear: 60 * time.Second,
+	Check: func(in *Input, out *Output) {
+		m := in.Snap.Sys
+		if !m.MemAvail.Known || !m.MemTotal.Known || m.MemTotal.V <= 0 {
+			return
+		}
+		low := m.MemAvail.V < in.Threshold("memory_low_share")*m.MemTotal.V
+		critical := m.MemAvail.V < min(in.Threshold("memory_low_gib")*(1<<30), 0.1*m.MemTotal.V)
+		if !low && !critical {
+			return
+		}
+		c := Condition{
+			Subject: "node", Severity: metrics.SeverityWarning, Cause: metrics.CauseHostNoMemory, Graph: metrics.SeriesKey{What: metrics.SeriesMemAvail},
+			Title:    fmt.Sprintf("%s of %s host memory are available", metrics.GiB(m.MemAvail.V), metrics.GiB(m.MemTotal.V)),
+			Why:      "the kernel kills the largest process when nothing is left",
+			Evidence: []metrics.Evidence{figureEvidence(metrics.GiB(m.MemAvail.V)+" available", m.MemAvail)},
+			Advice:   "find what takes it (ps aux --sort -rss | head)",
+		}
+		if critical {
+			c.Severity = metrics.SeverityCritical
+		}
+		for _, v := range in.working() {
+			if v.HiCache.On && v.HiCache.HostGB.Known {
+				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("%.0f GB are pinned for the hierarchical cache (%g GB a rank)", v.HiCache.HostGB.V, v.HiCache.SizeGB), v.HiCache.HostGB))
+				if v.HiCache.SizeGB > 1 {
+					c.Advice = fmt.Sprintf("lower --hicache-size from %g to %.0f, which gives back %.0f GB", v.HiCache.SizeGB, math.Floor(v.HiCache.SizeGB*0.75), v.HiCache.HostGB.V*0.25)
+				}
+			}
+		}
+		out.Raise(c)
+	},
+}
+
+var shmFull = Detector{
+	ID:    "shm-full",
+	Means: "/dev/shm is nearly full or very small: NCCL and multiprocessing fail with errors that name neither.",
+	Needs: "df of /dev/shm",
+	When:  "Less than 5 % of it is left (and less than 1 GiB).",
+	Do:    "Enlarge it (--shm-size, an emptyDir of medium Memory), or remove leftovers.",
+	For:   30 * time.Second,
+	Clear: 30 * time.Second,
+	Check: func(in *Input, out *Output) {
+		d := in.Snap.Sys.Shm
+		if !d.Avail.Known || !d.Total.Known || d.Total.V <= 0 || d.Avail.V >= in.Threshold("shm_full_share")*d.Total.V || d.Avail.V >= 1<<30 {
+			return
+		}
+		out.Raise(Condition{
+			Subject: "/dev/shm", Severity: metrics.SeverityWarning, Cause: metrics.CauseShmFull,
+			Title:    fmt.Sprintf("/dev/shm has %s of %s left", metrics.GiB(d.Avail.V), metrics.GiB(d.Total.V)),
+			Why:      causeInfo(metrics.CauseShmFull).Meaning,
+			Evidence: []metrics.Evidence{figureEvidence(metrics.GiB(d.Avail.V)+" left", d.Avail)},
+			Advice:   "remove leftovers (ls -lt /dev/shm), or enlarge it: --shm-size 32g, mount -o remount,size=32G /dev/shm",
+		})
+	},
+}
+
+var swapUsed = Detector{
+	ID:    "swap-used",
+	Means: "The host swaps while memory is short. Schedulers that are swapped out make every step slow.",
+	Needs: "/proc/meminfo",
+	When:  "4 GiB of swap or more in use and less than 10 % of memory available. Swap that was filled long ago with memory free is harmless.",
+	Do:    "Free memory; lower --hicache-size.",
+	For:   2 * time.Minute,
+	Clear: 2 * time.Minute,
+	Check: func(in *Input, out *Output) {
+		m := in.Snap.Sys
+		if !m.SwapUsed.Known || m.SwapUsed.V < in.Threshold("swap_used_gib")*(1<<30) || !m.MemAvail.Known || !m.MemTotal.Known || m.MemAvail.V > 0.1*m.MemTotal.V {
+			return
+		}
+		out.Raise(Condition{
+			Subject: "node", Severity: metrics.SeverityWarning,
+			Title:    fmt.Sprintf("%s of swap are in use, %s of memory available", metrics.GiB(m.SwapUsed.V), metrics.GiB(m.MemAvail.V)),
+			Why:      "memory is short, and what was swapped out is slow",
+			Evidence: []metrics.Evidence{figureEvidence(metrics.GiB(m.SwapUsed.V)+" of swap", m.SwapUsed), figureEvidence(metrics.GiB(m.MemAvail.V)+" available", m.MemAvail)},
+			Advice:   "free memory, or lower --hicache-size; then swapoff -a && swapon -a",
+		})
+	},
+}
+
+var dataOld = Detector{
+	ID:    "data-old",
+	Means: "A part of what is shown is old: one channel of the probe is stuck or failed while the link is up.",
+	Needs: "nothing",
+	When:  "A channel for GPUs, files, processes, host or endpoints is stuck or failed for 60 s. One that the node does not have (absent) is only named among what cannot be told.",
+	Do:    "The reason is named: a file system that hangs, nvidia-smi in state D, a session that was refused.",
+	Clear: 10 * time.Second,
+	Check: func(in *Input, out *Output) {
+		if !in.linkUp() {
+			return
+		}
+		for _, ch := range in.Snap.Channels {
+			if ch.State != "stuck" && ch.State != "failed" || in.now().Sub(ch.Since) < in.seconds("data_old_s") || ch.Name == "gpu" && in.Snap.GPUTool.State != "ok" && in.Snap.GPUTool.State != "" {
+				continue
+			}
+			c := Condition{
+				Subject: ch.Name, Severity: metrics.SeverityWarning, Since: ch.Since,
+				Title:    fmt.Sprintf("%s are %s old: the probe's channel is %s", channelWords(ch.Name), metrics.Age(in.now().Sub(ch.Since)), ch.State),
+				Why:      ch.Reason,
+				Evidence: []metrics.Evidence{{Text: ch.State + " since " + in.clock(ch.Since), Source: "probe", At: ch.Since}},
+				Advice:   ch.Advice,
+			}
+			if c.Advice == "" {
+				c.Advice = "look whether the node answers at all (ssh and ls), and whether a disk hangs (state D in ps)"
+			}
+			out.Raise(c)
+		}
+	},
+}
+
+func channelWords(n string) string {
+	words := map[string]string{"gpu": "GPU figures", "files": "rows and logs", "scan": "processes", "http": "answers of the endpoints", "ctl": "host figures", "kernel": "kernel lines"}
+	if w := words[n]; w != "" {
+		return w
+	}
+	return n
+}
+
+var clockSkew = Detector{
+	ID:    "clock-skew",
+	Means: "The node's clock is wrong by minutes (or this machine's is). Times from its logs are shifted accordingly; certificates and tokens may fail.",
+	Needs: "the node's time at login",
+	When:  "It differs by 2 minutes or more from this machine's clock. The zone of log stamps is derived from a growing log and never counts as skew.",
+	Do:    "Set the clock (chronyc makestep) when no job minds.",
+	For:   10 * time.Second,
+	Clear: 10 * time.Second,
+	Check: func(in *Input, out *Output) {
+		skew := in.Snap.NodeClock
+		if skew.Abs() < in.seconds("clock_skew_s") || in.Snap.BootID == "" {
+			return
+		}
+		way := "ahead of"
+		if skew < 0 {
+			way = "behind"
+		}
+		out.Raise(Condition{
+			Subject: "node", Severity: metrics.SeverityInfo,
+			Title:    fmt.Sprintf("the node's clock is %s %s this machine's", metrics.Age(skew.Abs()), way),
+			Why:      "one of the two clocks is not kept by NTP",
+			Evidence: []metrics.Evidence{{Text: "node time at login against the local clock", Source: "session", At: in.now()}},
+			Advice:   "look at timedatectl on both; times shown here are corrected by the difference",
+		})
+	},
+}
+
+// kernelFact is the newest fact of one of the classes in the kernel log.
+func (in *Input) kernelFact(classes ...metrics.Cause) *metrics.CauseFact {
+	for i := len(in.Snap.Kernel) - 1; i >= 0; i-- {
+		if slices.Contains(classes, in.Snap.Kernel[i].Class) {
+			return &in.Snap.Kernel[i]
+		}
+	}
+	return nil
+}
