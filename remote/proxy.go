@@ -85,21 +85,35 @@ type proxyConn struct {
 func (c *proxyConn) Read(b []byte) (int, error) {
 	n, err := c.p.Stdout.Read(b)
 	if err == io.EOF {
-		select {
-		case <-c.spoke:
-		case <-time.After(killGrace):
-		}
-		if s := c.words.lastWords(); s != "" {
-			return n, fmt.Errorf("the ProxyCommand ended: %s", s)
-		}
+		err = c.ended(err)
 	}
 	return n, err
 }
 
-func (c *proxyConn) Write(b []byte) (int, error) { return c.p.Stdin.Write(b) }
-func (c *proxyConn) Close() error                { return c.p.Close() }
-func (c *proxyConn) LocalAddr() net.Addr         { return &net.TCPAddr{IP: net.IPv4zero} }
-func (c *proxyConn) RemoteAddr() net.Addr        { return &net.TCPAddr{IP: net.IPv4zero} }
+// Write fails with the last words too where the command ended before the
+// handshake's first byte.
+func (c *proxyConn) Write(b []byte) (int, error) {
+	n, err := c.p.Stdin.Write(b)
+	if err != nil {
+		err = c.ended(err)
+	}
+	return n, err
+}
+
+func (c *proxyConn) ended(err error) error {
+	select {
+	case <-c.spoke:
+	case <-time.After(killGrace):
+	}
+	if s := c.words.lastWords(); s != "" {
+		return fmt.Errorf("the ProxyCommand ended: %s", s)
+	}
+	return err
+}
+
+func (c *proxyConn) Close() error         { return c.p.Close() }
+func (c *proxyConn) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4zero} }
+func (c *proxyConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 func (c *proxyConn) SetDeadline(time.Time) error      { return syscall.ENOTSUP }
 func (c *proxyConn) SetReadDeadline(time.Time) error  { return syscall.ENOTSUP }
