@@ -66,7 +66,12 @@ type Catalogue struct {
 	Engine string
 	flags  []Flag
 	byName map[string]int // long names and aliases, without dashes for long ones
+	names  []string       // keys of byName, sorted
 }
+
+// made keeps the catalogues that were asked for: they do not change, and a
+// command line is read many times.
+var made sync.Map // of [2]string{engine, version} to *Catalogue
 
 var parsed = sync.OnceValues(func() (map[string][]Flag, error) {
 	out := map[string][]Flag{}
@@ -85,6 +90,18 @@ var parsed = sync.OnceValues(func() (map[string][]Flag, error) {
 // engine that is not known has an empty catalogue: all its flags are edited as
 // text.
 func For(engine, version string) *Catalogue {
+	key := [2]string{engine, version}
+	if c, ok := made.Load(key); ok {
+		return c.(*Catalogue)
+	}
+	c := build(engine, version)
+	if len(c.flags) > 0 {
+		made.Store(key, c)
+	}
+	return c
+}
+
+func build(engine, version string) *Catalogue {
 	all, err := parsed()
 	if err != nil {
 		panic(err) // the embedded files are tested
@@ -110,6 +127,7 @@ func For(engine, version string) *Catalogue {
 			c.byName[strings.TrimPrefix(a, "--")] = i
 		}
 	}
+	c.names = slices.Sorted(maps.Keys(c.byName))
 	return c
 }
 
@@ -199,8 +217,12 @@ func (c *Catalogue) Lookup(word string) (f Flag, negated, ok bool) {
 		return Flag{}, false, false
 	}
 	hit := -1
-	for _, name := range slices.Sorted(maps.Keys(c.byName)) {
-		if strings.HasPrefix(name, "-") || !strings.HasPrefix(name, long) {
+	at, _ := slices.BinarySearch(c.names, long)
+	for _, name := range c.names[at:] {
+		if !strings.HasPrefix(name, long) {
+			break
+		}
+		if strings.HasPrefix(name, "-") {
 			continue
 		}
 		if hit >= 0 && hit != c.byName[name] {
