@@ -31,6 +31,9 @@ var scenarios = []struct {
 	{"client-dead", 2, "client-gone", metrics.CauseKilledUnknown},
 	{"no-server", 2, "server-down", metrics.CauseKilledUnknown},
 	{"gpu-lost", 2, "gpu-lost", metrics.CauseGPULost},
+	{"vllm", 0, "settled", ""},
+	{"vllm-hang", 2, "server-hung", metrics.CauseServerHung},
+	{"vllm-oom", 2, "server-oom", metrics.CauseCUDAOOM},
 }
 
 // lookAt visits a scenario in virtual time as `check` does: until nothing new is
@@ -110,5 +113,41 @@ func TestStoryFigures(t *testing.T) {
 	near("tok/s in the ramp", r.Server().Gen.Now, 1200, 1320)
 	if !r.Server().Gen.Ramp || r.Server().Gen.Settled.Known {
 		t.Error("two minutes after the start is taken for settled")
+	}
+}
+
+// The second engine has the same figures, from its own log and metrics.
+func TestVLLMFigures(t *testing.T) {
+	near := func(what string, got metrics.Figure, low, high float64) {
+		t.Helper()
+		if !got.Known || got.V < low || got.V > high {
+			t.Errorf("%s is %v (known %v), want %g to %g", what, got.V, got.Known, low, high)
+		}
+	}
+	s := lookAt(t, "vllm")
+	v := s.Server()
+	if v == nil {
+		t.Fatal("no server")
+	}
+	near("tok/s now", v.Gen.Now, 600, 760)
+	near("settled", v.Gen.Settled, 600, 760)
+	near("running", v.Running, 36, 44)
+	near("in flight", v.InFlight, 149, 151)
+	near("KV usage", v.KVUsage, 0.9, 1)
+	near("capacity", v.Capacity, 184_908, 184_908)
+	near("context", v.ContextLen, 131_072, 131_072)
+	near("finished", v.Finished, 300, 600)
+	near("tokens a request", v.PerRequest, 3800, 5000)
+	if v.Engine != "vllm" || v.Version != "0.11.2" || v.Model != "Kimi-K2.5" || v.TP != 8 || v.Port != 8000 {
+		t.Errorf("%s %s %s TP%d port %d", v.Engine, v.Version, v.Model, v.TP, v.Port)
+	}
+	if len(s.GPUs) != 8 || len(s.GPUs[0].Procs) == 0 || s.GPUs[0].Procs[0].Owner != "server" {
+		t.Errorf("GPUs: %+v", s.GPUs)
+	}
+	h := lookAt(t, "vllm-hang").Server()
+	near("running while it hangs", h.Running, 7, 7)
+	near("tok/s while it hangs", h.Gen.Now, 0, 0)
+	if h.State != metrics.ServerHung {
+		t.Errorf("state %s", h.State)
 	}
 }

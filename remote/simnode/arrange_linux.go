@@ -82,7 +82,9 @@ func (w *world) arrangeConnections(port int) {
 }
 
 // titled says whether a process has given itself a name of its own.
-func titled(p model.Process) bool { return strings.HasPrefix(p.Title, "sglang::") }
+func titled(p model.Process) bool {
+	return strings.HasPrefix(p.Title, "sglang::") || strings.HasPrefix(p.Title, "VLLM::")
+}
 
 // childArgv is the command line of a child of the server before its title.
 func childArgv(role model.Role) []string {

@@ -55,7 +55,7 @@ func python(dir string, args []string) int {
 	}
 	rest := args[options:]
 	switch {
-	case len(rest) > 1 && rest[0] == "-m" && rest[1] == "sglang.launch_server":
+	case len(rest) > 1 && rest[0] == "-m" && (rest[1] == "sglang.launch_server" || rest[1] == "vllm.entrypoints.openai.api_server"):
 		return runServer(dir, args)
 	case len(rest) > 0 && filepath.Base(rest[0]) == "run_inference.py":
 		return runClient(dir, args)

@@ -32,6 +32,9 @@ var found = map[string]struct {
 	"client-twice": {server: true, client: true},
 	"work-lost":    {server: true, client: true},
 	"gpu-held":     {client: true},
+	"vllm":         {server: true, client: true},
+	"vllm-hang":    {server: true, client: true},
+	"vllm-oom":     {client: true},
 }
 
 func TestEveryScenario(t *testing.T) {
@@ -39,7 +42,11 @@ func TestEveryScenario(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			want, listed := found[s.Name]
 			n, client := startNode(t, s.Name)
-			if got := find(n.RootPID, "sglang.launch_server"); listed && (got != 0) != want.server || got != n.ServerPID {
+			program := "sglang.launch_server"
+			if strings.HasPrefix(s.Name, "vllm") {
+				program = "vllm.entrypoints.openai.api_server"
+			}
+			if got := find(n.RootPID, program); listed && (got != 0) != want.server || got != n.ServerPID {
 				t.Errorf("server %d, reported %d", got, n.ServerPID)
 			}
 			if got := find(n.RootPID, "run_inference.py"); listed && (got != 0) != want.client || (got != 0) != (n.ClientPID != 0) {

@@ -74,7 +74,7 @@ func (s *Source) proc(p model.Process, parents map[model.Role]int) metrics.Proc 
 // comm is the name that the kernel keeps, 15 bytes of it.
 func comm(p model.Process) string {
 	name := "python3"
-	if strings.HasPrefix(p.Title, "sglang::") {
+	if strings.HasPrefix(p.Title, "sglang::") || strings.HasPrefix(p.Title, "VLLM::") {
 		name = p.Title
 	}
 	return name[:min(len(name), 15)]

@@ -229,7 +229,7 @@ func (c *client) retry(s *slot, why string) {
 
 // answered writes the row and goes on.
 func (c *client) answered(s *slot, srv *server, reason string) {
-	srv.access(s.port, "POST /generate", 200)
+	srv.access(s.port, srv.route(), 200)
 	if !c.alive {
 		return
 	}

@@ -34,6 +34,7 @@ type Flags struct {
 	SkipWarmup   bool
 	LogLevel     string
 	Help         bool
+	VLLM         bool // the engine is vLLM, else SGLang
 }
 
 // flagNames are the flags that the simulated version's own argument parser
@@ -90,6 +91,9 @@ func lookupFlag(s string) (flagSpec, error) {
 // ParseFlags reads a server's command line: everything from its first flag on.
 // Its error is worded as the engine's own argument parser words it.
 func ParseFlags(argv []string) (Flags, error) {
+	if isVLLM(argv) {
+		return parseVLLM(argv)
+	}
 	f := Flags{
 		TP: 1, Host: "127.0.0.1", Port: 30000, MemFraction: 0.88, KVDtype: "auto", HiCacheRatio: 2,
 		ChunkedSize: 8192, MaxPrefill: 16384, ContextLen: 262144, LogInterval: 40, Conservative: 1,

@@ -126,6 +126,9 @@ func (s *server) title(role Role) string {
 	if s.phase == PhaseImport {
 		return "python3"
 	}
+	if s.flags.VLLM {
+		return s.vllmTitle(role)
+	}
 	if s.flags.TP == 1 {
 		return "sglang::scheduler"
 	}

@@ -51,8 +51,11 @@ func (s *server) json(port int, method, target string, v any) Reply {
 }
 
 func (s *server) http(method string, where *url.URL, target, authorization string, body []byte) Reply {
-	port := s.n.connection()
 	path := where.Path
+	if s.flags.VLLM {
+		return s.vllmHTTP(method, path, target, authorization, body)
+	}
+	port := s.n.connection()
 	open := strings.HasPrefix(path, "/health") || strings.HasPrefix(path, "/metrics")
 	if s.flags.APIKey != "" && !open && authorization != "Bearer "+s.flags.APIKey {
 		return s.reply(port, method, target, 401, "application/json", `{"error":"Unauthorized"}`)

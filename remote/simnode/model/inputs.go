@@ -130,7 +130,7 @@ func (n *Node) burst(requests int) {
 		port := n.connection()
 		srv.eng.add(&request{
 			id: n.requests, rid: requestID(&n.ids), prompt: 900 + 17*(i%30), target: 64 + 5*(i%40), limit: 512, port: port,
-			answer: func(string) { srv.access(port, "POST /generate", 200) },
+			answer: func(string) { srv.access(port, srv.route(), 200) },
 		})
 	}
 }

@@ -31,6 +31,10 @@ func (s *server) prefix(rank int) string {
 
 // info writes a record of uvicorn's own logger.
 func (s *server) info(format string, args ...any) {
+	if s.flags.VLLM {
+		s.raw(s.process(ServerMain) + "INFO:     " + fmt.Sprintf(format, args...) + "\n")
+		return
+	}
 	s.log(mainRank, "INFO:     "+format, args...)
 }
 
@@ -39,8 +43,12 @@ func (s *server) access(port int, request string, status int) {
 	if s.flags.LogLevel != "info" && s.flags.LogLevel != "debug" {
 		return
 	}
+	prefix := s.prefix(mainRank)
+	if s.flags.VLLM {
+		prefix = s.process(ServerMain)
+	}
 	s.write(Stdout, fmt.Sprintf("%sINFO:     127.0.0.1:%d - \"%s HTTP/1.1\" %d %s\n",
-		s.prefix(mainRank), port, request, status, statusText(status)))
+		prefix, port, request, status, statusText(status)))
 }
 
 // raw writes bytes as they are: progress bars, texts of C++ libraries.
@@ -75,6 +83,9 @@ func (e *engine) logPrefill(running, tokens int) {
 	e.lastFill, e.lastTokens = e.n.at, tokens
 	e.count.lastBatch = e.n.at
 	e.count.lastRunning, e.count.lastQueued, e.count.use = running, len(e.queue), e.live-tokens
+	if e.flags.VLLM {
+		return // its line of figures tells all batches of 10 s
+	}
 	e.s.log(0, "Prefill batch, #new-seq: %d, #new-token: %d, #cached-token: 0, token usage: %.2f, #running-req: %d, #queue-req: %d, input throughput (token/s): %.2f, cuda graph: False",
 		len(e.batch), tokens, float64(e.live-tokens)/float64(e.capacity), running, len(e.queue), e.count.lastInput)
 }
@@ -84,6 +95,9 @@ func (e *engine) logDecode() {
 	e.lastDecode, e.interval, e.generated = e.n.at, 0, 0
 	e.count.lastBatch = e.n.at
 	e.count.lastRunning, e.count.lastQueued, e.count.use = len(e.running), len(e.queue), e.live
+	if e.flags.VLLM {
+		return
+	}
 	graph := "True"
 	if len(e.running) > 512 {
 		graph = "False"
@@ -93,6 +107,9 @@ func (e *engine) logDecode() {
 }
 
 func (e *engine) logRetract(taken, gained, before int) {
+	if e.flags.VLLM {
+		return // only its metrics count preemptions
+	}
 	for rank := range e.flags.TP {
 		e.s.warn(rank, "KV cache pool is full. Retract requests. #retracted_reqs: %d, #new_tokens_gained: %d, #new_token_ratio: %.4f -> %.4f",
 			taken, gained, float64(before)/1e6, float64(e.ratio)/1e6)

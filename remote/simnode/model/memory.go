@@ -34,6 +34,9 @@ func (f Flags) kvToken() int64 {
 // holds more of the weights.
 func (f Flags) poolBytes() int64 {
 	weights := float64(weightBytes) * 8 / float64(max(1, f.TP))
+	if f.VLLM {
+		return f.vllmPool(int64(weights))
+	}
 	return int64(math.Floor(float64(freeAtStart*f.MemFraction) - weights))
 }
 
@@ -45,6 +48,9 @@ func (f Flags) poolTokens() int {
 // workspace is what attention workspaces and captured graphs take: 5.81 GiB
 // where 0.88 was tried, and a little less where less was left to the allocator.
 func (f Flags) workspace() int64 {
+	if f.VLLM {
+		return graphBytes
+	}
 	w := 5.81 - float64(0.944*(f.MemFraction-0.88))
 	return int64(w * gib)
 }
@@ -52,6 +58,9 @@ func (f Flags) workspace() int64 {
 // headroom is what is free when the graphs are captured; negative when they do
 // not fit.
 func (f Flags) headroom() int64 {
+	if f.VLLM {
+		return int64(float64(cardBytes)*(1-f.MemFraction)) + activation(f.ChunkedSize)
+	}
 	return freeAtStart - int64(float64(freeAtStart)*f.MemFraction) - f.workspace()
 }
 

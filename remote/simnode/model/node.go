@@ -57,7 +57,7 @@ func New(sc Scenario, now time.Time) *Node {
 	n.advance(sc.before)
 	n.past = Past{
 		Output: n.out, Parts: n.Parts(), History: sc.history(n),
-		ServerLog: serverLog, ClientLog: clientLog, RowsFolder: rowsFolder,
+		ServerLog: n.serverLog(), ClientLog: clientLog, RowsFolder: rowsFolder,
 	}
 	n.out = Output{}
 	return n

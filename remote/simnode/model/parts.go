@@ -11,6 +11,7 @@ import (
 const (
 	jobFolder  = "/data/eagle3/synth_100k"
 	serverLog  = jobFolder + "/logs/sglang_inference.log"
+	vllmLog    = jobFolder + "/logs/vllm_inference.log"
 	clientLog  = jobFolder + "/logs/inference_all.log"
 	rowsFolder = jobFolder + "/raw_responses"
 	// outputLimit is the max_new_tokens of every request.

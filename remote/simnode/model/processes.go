@@ -66,11 +66,10 @@ func (s *server) processes() []Process {
 		case role == Tracker:
 			p.Argv = []string{"python3", "-c", "from multiprocessing.resource_tracker import main;main(45)"}
 			p.RSS = trackerRS
+		case role == EngineCore:
+			p.Argv, p.RSS, p.Threads, p.CPU = []string{s.vllmTitle(role)}, size(detokRS), 143, age*0.6
 		case isRank:
-			title := "sglang::scheduler"
-			if s.flags.TP > 1 {
-				title = fmt.Sprintf("sglang::scheduler_TP%d", rank)
-			}
+			title := s.title(role)
 			p.Argv, p.Threads, p.GPU, p.GPUMem, p.CPU = []string{title}, 212, rank, s.gpuMemory(rank), age*0.97
 			p.RSS = size(schedulerRS)
 			if s.pinned {

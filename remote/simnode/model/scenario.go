@@ -20,6 +20,7 @@ type Scenario struct {
 	parts      func(*Node) []*part
 	script     []moment
 	history    func(*Node) []Start
+	vllm       bool // its server is vLLM
 }
 
 // moment is something that happens at a time after the first event, before the
@@ -39,6 +40,14 @@ var (
 	clientArgv = []string{
 		"python3", "run_inference.py", "--url", "http://127.0.0.1:8000/generate", "--concurrency", "150",
 		"--concurrency-long", "32", "--parts", "B1_glaive,B2_opencodeinstruct,B3_longform", "--out", rowsFolder, "--resume",
+	}
+	vllmArgv = []string{
+		"python3", "-m", vllmModule, "--model", "/data/models/Kimi-K2.5", "--trust-remote-code", "--tensor-parallel-size", "8",
+		"--host", "127.0.0.1", "--port", "8000", "--gpu-memory-utilization", "0.92", "--max-model-len", "131072",
+	}
+	vllmClientArgv = []string{
+		"python3", "run_inference.py", "--url", "http://127.0.0.1:8000/v1/completions", "--concurrency", "150",
+		"--parts", "B1_glaive,B2_opencodeinstruct,B3_longform", "--out", rowsFolder, "--resume",
 	}
 	runEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/root", "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7"}
 )
@@ -100,6 +109,20 @@ func run(name, title string, since time.Duration, more ...moment) Scenario {
 		parts: job(1374, 10_000), history: starts,
 		script: append([]moment{{0, launch(serverArgv)}, {start5, clientRun()}}, more...),
 	}
+}
+
+// runVLLM is a run on the second engine, of which nothing earlier is known.
+func runVLLM(name, title string, since time.Duration, argv []string, env []string, concurrency string, more ...moment) Scenario {
+	s := run(name, title, since, more...)
+	s.vllm = true
+	s.history = func(*Node) []Start { return nil }
+	s.script[0].do = func(n *Node) {
+		n.Launch(Launch{Argv: argv, Env: append(append([]string(nil), env...), runEnv...), Dir: "/data/eagle3"})
+	}
+	s.script[1].do = func(n *Node) {
+		n.StartClient(ClientLaunch{Argv: with(vllmClientArgv, "--concurrency", concurrency), Env: append([]string{"PYTHONUNBUFFERED=1"}, runEnv...), Dir: jobFolder})
+	}
+	return s
 }
 
 func kill(role Role) func(*Node) {
@@ -176,6 +199,12 @@ func Scenarios() []Scenario {
 		twice,
 		wasted,
 		restless,
+		runVLLM("vllm", "a settled run on vLLM", long, vllmArgv, nil, "150"),
+		runVLLM("vllm-hang", "vLLM: 7 requests run, no token for three minutes, /health 200", long, vllmArgv,
+			[]string{"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=86400"}, "7",
+			moment{start5 + long - 3*time.Minute, func(n *Node) { n.srv.eng.hang() }}),
+		runVLLM("vllm-oom", "vLLM: gpu-memory-utilization 0.99, out of memory at start-up", 40*time.Second,
+			with(vllmArgv, "--gpu-memory-utilization", "0.99"), nil, "150"),
 	}
 }
 

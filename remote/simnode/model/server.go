@@ -26,6 +26,7 @@ type server struct {
 	weights float64 // share loaded
 	graphs  bool
 	pinned  bool
+	told    told // vLLM's line of figures
 }
 
 // Launch starts a server with new flags and returns the pid of its main
@@ -145,6 +146,10 @@ func (s *server) signal(role Role, sig Signal) {
 		s.child(role, sig)
 		return
 	}
+	if s.flags.VLLM {
+		s.vllmSignal(sig)
+		return
+	}
 	switch sig {
 	case SIGKILL:
 		s.die(137)
@@ -191,6 +196,10 @@ func (s *server) child(role Role, sig Signal) {
 	}
 	s.roles = kept
 	if role == Tracker {
+		return
+	}
+	if rank, ok := role.rank(); ok && s.flags.VLLM {
+		s.workerDied(rank)
 		return
 	}
 	if rank, ok := role.rank(); ok && !s.listening() {
@@ -247,6 +256,10 @@ func (s *server) waiting() []string {
 // outOfMemory is the crash of a prefill that does not fit beside the pool: each
 // rank fails in the same layer, one a moment before the others.
 func (s *server) outOfMemory(need int64) {
+	if s.flags.VLLM {
+		s.vllmOutOfMemory(need)
+		return
+	}
 	const model = "/usr/local/lib/python3.12/dist-packages/sglang/srt"
 	free, want := s.free(), need*3/8
 	first := 3 % s.flags.TP
@@ -295,6 +308,10 @@ func (e *engine) hang() {
 		return
 	}
 	e.hung = true
+	if e.flags.VLLM {
+		e.stuck()
+		return
+	}
 	limit := time.Duration(e.flags.Watchdog) * time.Second
 	if len(e.running)+len(e.batch) == 0 || limit <= 0 {
 		return

@@ -42,6 +42,10 @@ func gb(bytes int64) float64 { return float64(bytes) / gib }
 
 // begin lays out the whole start from import to readiness.
 func (s *server) begin(bad error, taken bool) {
+	if s.flags.VLLM {
+		s.beginVLLM(bad, taken)
+		return
+	}
 	u := &startup{s: s}
 	if bad != nil || s.flags.Help {
 		u.wait(9 * time.Second)
@@ -278,15 +282,7 @@ func (s *server) fail(rank int, last string) {
 
 // unbalanced is the start beside another server that holds the cards.
 func (s *server) unbalanced() {
-	var left int64 = freeAtStart
-	for _, o := range s.n.extra {
-		if o.server != nil && o.server.alive() {
-			left = min(left, o.server.free()-contextBytes)
-		}
-		if o.orphan != nil {
-			left = min(left, freeAtStart-o.orphan.bytes)
-		}
-	}
+	left := s.left()
 	s.fail(0, fmt.Sprintf("RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. pre_model_load_memory=%.4f, local_gpu_memory=%.4f, local_gpu_memory * 0.9=%.4f",
 		gb(max(0, left)), gb(freeAtStart), gb(freeAtStart)*0.9))
 }
