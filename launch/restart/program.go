@@ -149,7 +149,9 @@ func (p Plan) files() (map[string][]byte, error) {
 }
 
 func (p Plan) launchFiles(files map[string][]byte) error {
-	newSh, err := become(p.New, p.words, p.setEnv, p.unsetEnv)
+	// The mark finds children of a server that dies before anybody sees them.
+	mark := func(name string) launch.Var { return launch.Var{Name: "RUNVIGIL_START", Value: p.ID + "-" + name} }
+	newSh, err := become(p.New, p.words, append(slices.Clone(p.setEnv), mark("new")), p.unsetEnv)
 	if err != nil {
 		return fmt.Errorf("write the new command for the node: %w", err)
 	}
@@ -159,7 +161,7 @@ func (p Plan) launchFiles(files map[string][]byte) error {
 		for i := range words {
 			words[i].From = i
 		}
-		old, err := become(p.Old, words, nil, nil)
+		old, err := become(p.Old, words, []launch.Var{mark("old")}, nil)
 		if err != nil {
 			return fmt.Errorf("write the way back for the node: %w", err)
 		}
@@ -305,7 +307,7 @@ func hostCache(l launch.Launch) int64 {
 }
 
 // become is the shell text that turns into the command: variables, directory,
-// umask, and exec. Arguments that hold secrets are $w_N, which the node fills
+// umask, and exec. Arguments that hold secrets are $rv_word_N, which the node fills
 // from what it saved.
 func become(l launch.Launch, words []launch.Word, set []launch.Var, unset []string) ([]byte, error) {
 	var s lines
@@ -328,7 +330,7 @@ func become(l launch.Launch, words []launch.Word, set []launch.Var, unset []stri
 	s.b.WriteString("exec")
 	for _, w := range words {
 		if w.From >= 0 {
-			fmt.Fprintf(&s.b, ` "$w_%d"`, w.From)
+			fmt.Fprintf(&s.b, ` "$rv_word_%d"`, w.From)
 		} else {
 			s.b.WriteString(" " + s.quote(w.Text))
 		}

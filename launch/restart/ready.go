@@ -125,11 +125,7 @@ const lookServer = `
 st() { [ -r "/proc/$1/stat" ] && s=$(cat "/proc/$1/stat" 2>/dev/null) && s=${s##*) } && set -- $s && [ $# -ge 20 ] && state=$1 sid=$4 start=${20}; }
 if st "$P" && [ "$start" = "$S" ] && [ "$state" != Z ] && [ "$state" != X ]; then printf '\n%s alive\n' "$N"; fi
 for w in new old; do read -r i 2>/dev/null <"$D/pid.$w" && [ "$i" = "$P:$S" ] && read -r rc 2>/dev/null <"$D/rc.$w" && printf '\n%s rc %s\n' "$N" "$rc"; done
-h=$(printf ':%04X' "$PORT") inodes=
-for f in /proc/net/tcp /proc/net/tcp6; do
-	[ -r $f ] || continue
-	while read -r n l r t a b c d e i x; do case $l:$t in *"$h:0A") inodes="$inodes $i" ;; esac; done <$f
-done
+inodes=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "$(printf 's/^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:[0-9A-F]* 0A \([^ ]* *\)\{5\}\([0-9]*\).*/\2/p' "$PORT")")
 if [ -n "$inodes" ]; then
 	for p in /proc/[0-9]*; do
 		p=${p#/proc/}

@@ -88,7 +88,7 @@ func standIn(args []string) int {
 			how = "plain"
 		}
 		child := &exec.Cmd{
-			Path: "/proc/self/exe", Args: []string{fmt.Sprintf("sglang::scheduler_TP%d", i)}, Env: []string{childEnv + "=" + how},
+			Path: "/proc/self/exe", Args: []string{fmt.Sprintf("sglang::scheduler_TP%d", i)}, Env: []string{childEnv + "=" + how, "RUNVIGIL_START=" + os.Getenv("RUNVIGIL_START")},
 			SysProcAttr: &syscall.SysProcAttr{Setsid: *sessions},
 		}
 		if err := child.Start(); err != nil {
@@ -250,11 +250,14 @@ func alive(pid int) bool {
 
 // tree are the children of a process and theirs.
 func tree(pid int) []int {
-	out, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	var all []int
-	for f := range strings.FieldsSeq(string(out)) {
-		child, _ := strconv.Atoi(f)
-		all = append(append(all, child), tree(child)...)
+	for _, file := range files {
+		out, _ := os.ReadFile(file)
+		for f := range strings.FieldsSeq(string(out)) {
+			child, _ := strconv.Atoi(f)
+			all = append(append(all, child), tree(child)...)
+		}
 	}
 	return all
 }

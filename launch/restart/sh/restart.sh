@@ -51,10 +51,10 @@ if [ "$MODE" = exec ]; then
 		[ "$(ulimit -S "$2")" = "$rv_s" ] || printf '%s is %s, not %s\n' "$1" "$(ulimit -S "$2")" "$rv_s" >>"$D/lost"
 	}
 	. "$D/$3.place"
-	rv_d=$D rv_n=$3
-	[ ! -f "$D/$3.env" ] || . "$D/$3.env"
-	[ ! -f "$rv_d/$rv_n.words" ] || . "$rv_d/$rv_n.words"
-	. "$rv_d/$rv_n.sh"
+	set -- "$D/$3"
+	[ ! -s "$1.env" ] || . "$1.env"
+	[ ! -s "$1.words" ] || . "$1.words"
+	. "$1.sh"
 	exit 127
 fi
 
@@ -96,7 +96,7 @@ if [ "$MODE" = wrap ]; then
 	exit 0
 fi
 
-MYLOCK=
+MYLOCK= MARK=
 finish() { # state, why, text
 	[ "$MODE" != check ] || exit 0
 	say "end state=$1${2:+ why=$2}${3:+ -- $3}"
@@ -214,6 +214,17 @@ left() {
 	done
 	[ -n "$LEFT" ]
 }
+# marked ID: adds to TREE what was started with that id in its environment: a
+# server that dies early leaves children that nobody has seen.
+marked() {
+	ma_list=$(grep -las "RUNVIGIL_START=$1" /proc/[0-9]*/environ 2>/dev/null)
+	for ma in $ma_list; do
+		ma=${ma#/proc/}
+		ma=${ma%/environ}
+		stat_of "$ma" && [ "$ma" != 1 ] && [ "$ma" != $$ ] || continue
+		case $TREE in *" $ma:$st_start "*) ;; *) TREE="$TREE$ma:$st_start " ;; esac
+	done
+}
 signal() { # SIG, processes: each looked at again just before
 	sg=$1
 	shift
@@ -277,13 +288,7 @@ stuck() {
 # Sockets come from the kernel's own table: no tool is needed, and a port with
 # SO_REUSEPORT shows too.
 rows() { # port, state: sets ROWS
-	ROWS=0 ro_hex=$(printf ':%04X' "$1")
-	for ro in /proc/net/tcp /proc/net/tcp6; do
-		[ -r $ro ] || continue
-		while read -r ro_n ro_l ro_r ro_st ro_x; do
-			case $ro_l:$ro_st in *"$ro_hex:$2") ROWS=$((ROWS + 1)) ;; esac
-		done <$ro
-	done
+	ROWS=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c "$(printf '^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:[0-9A-F]* %s ' "$1" "$2")")
 }
 listens() {
 	[ "$1" != 0 ] || return 1
@@ -291,13 +296,7 @@ listens() {
 	[ "$ROWS" -gt 0 ]
 }
 holder() { # port: who listens, for people
-	ho_hex=$(printf ':%04X' "$1") ho_found=
-	for ho in /proc/net/tcp /proc/net/tcp6; do
-		[ -r $ho ] || continue
-		while read -r ho_n ho_l ho_r ho_st ho_a ho_b ho_c ho_d ho_e ho_i ho_x; do
-			case $ho_l:$ho_st in *"$ho_hex:0A") ho_found="$ho_found $ho_i" ;; esac
-		done <$ho
-	done
+	ho_found=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "$(printf 's/^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:[0-9A-F]* 0A \([^ ]* *\)\{5\}\([0-9]*\).*/\2/p' "$1")")
 	for ho in /proc/[0-9]*; do
 		ho_l=$(ls -l "$ho/fd" 2>/dev/null)
 		for ho_i in $ho_found; do
@@ -421,10 +420,11 @@ unfold() {
 	tr '\000\n' '\n\001' <"$D/$1/environ" 2>/dev/null | sed -n \
 		-e '/^PWD=/d' -e '/^OLDPWD=/d' -e '/^SHLVL=/d' -e '/^_=/d' -e '/^TERM=/d' -e '/^TMUX=/d' -e '/^TMUX_PANE=/d' \
 		-e '/^STY=/d' -e '/^WINDOW=/d' -e '/^DISPLAY=/d' -e '/^LS_COLORS=/d' -e '/^SSH_/d' \
+		-e '/^U\{0,1\}ID=/d' -e '/^EUID=/d' -e '/^PPID=/d' -e '/^SHELLOPTS=/d' -e '/^BASHOPTS=/d' -e '/^RUNVIGIL_START=/d' \
 		-e "s/'/'\\\\''/g" -e "s/^\([A-Za-z_][A-Za-z0-9_]*\)=\(.*\)\$/export \1='\2'/p" | tr '\001' '\n' >"$D/$2.env"
 	uf_n=0
 	tr '\000\n' '\n\001' <"$D/$1/cmdline" | sed -e "s/'/'\\\\''/g" -e "s/^/'/" -e "s/\$/'/" | while IFS= read -r uf; do
-		printf 'w_%d=%s\n' $uf_n "$uf"
+		printf 'rv_word_%d=%s\n' $uf_n "$uf"
 		uf_n=$((uf_n + 1))
 	done | tr '\001' '\n' >"$D/$2.words"
 }
@@ -512,9 +512,12 @@ current() { [ "$(cat "$BASE/current" 2>/dev/null)" = "$ID" ]; }
 # free meanwhile, so that a start that goes wrong can be replaced at any time.
 watch() {
 	clock
-	wa_grow=$UP wa_until= wa_name=$1
+	wa_grow=0 wa_until= wa_name=$1
 	while :; do
 		if [ -s "$D/rc.$wa_name" ]; then
+			grow
+			marked "$ID-$wa_name"
+			grow
 			left
 			if [ -n "$LEFT" ]; then
 				say "kill set=$(list $LEFT) -- left behind by the server that ended"
@@ -589,6 +592,7 @@ if [ -n "$SAVED" ]; then
 		refuse saved "the files of restart $SAVED are gone, and with them the launch's secrets"
 elif [ "$OP" = restart ] || [ "$OP" = stop ]; then
 	keep "$P" saved || refuse read "the launch of process $P cannot be read"
+	MARK=$(tr '\000' '\n' <"$D/saved/environ" 2>/dev/null | sed -n 's/^RUNVIGIL_START=\([0-9a-z-]*\)$/\1/p')
 	[ ! -f "$D/identify.sh" ] || $SH "$D/identify.sh" >"$D/identify" 2>/dev/null
 	say "identify pid=$P:$S"
 fi
@@ -606,6 +610,10 @@ fi
 stop_server() {
 	TREE=" $P:$S " ROOT=$P:$S
 	[ "$OP" = end ] || grow
+	if [ -n "$MARK" ] && [ "$OP" != end ]; then
+		marked "$MARK"
+		grow
+	fi
 	gpu_before
 	st_tree=$TREE
 	if [ "$CLIENT" != keep ] && [ -n "$CLIENTS" ]; then
