@@ -50,7 +50,7 @@ func (m *Model) drawReq(c *canvas) {
 			if i == 0 {
 				return "running", metrics.SeriesRunning, graphOf{floor: 10, every: srv.Running.Every, st: stData}
 			}
-			return "queued", metrics.SeriesQueued, graphOf{floor: 10, every: srv.Queued.Every, st: stData2}
+			return wordsOf(srv.Engine).queued, metrics.SeriesQueued, graphOf{floor: 10, every: srv.Queued.Every, st: stData2}
 		})
 	}
 }
@@ -58,7 +58,7 @@ func (m *Model) drawReq(c *canvas) {
 func reqSegs(p pen, srv *metrics.Server, ascii bool) []seg {
 	segs := []seg{
 		{0, line{p.fig(srv.Running, whole, 0, stStrong), sp(" running", stDim)}},
-		{1, line{p.fig(srv.Queued, whole, 0, stStrong), sp(" queued", stDim)}},
+		{1, line{p.fig(srv.Queued, whole, 0, stStrong), sp(" "+wordsOf(srv.Engine).queued, stDim)}},
 		{1, kvLine(p, srv, 8, ascii)},
 	}
 	if l := fitLine(p, srv); len(l) > 0 {
@@ -71,7 +71,7 @@ func reqSegs(p pen, srv *metrics.Server, ascii bool) []seg {
 }
 
 func kvLine(p pen, srv *metrics.Server, w int, ascii bool) line {
-	l := line{sp("KV ", stDim), p.fig(srv.KVUsage, two, 4, kvStyle(srv)), sp(" ", stText)}
+	l := line{sp("KV ", stDim), p.fig(srv.KVUsage, wordsOf(srv.Engine).kv, wordsOf(srv.Engine).kvCells, kvStyle(srv)), sp(" ", stText)}
 	if srv.KVUsage.Known {
 		full, rest := bar(srv.KVUsage.V, w, ascii)
 		l = append(l, sp(full, p.style(srv.KVUsage, kvBarStyle(srv))), sp(rest, stFaint))
@@ -109,6 +109,9 @@ func fitLine(p pen, srv *metrics.Server) line {
 	return l
 }
 
+// limitKV is the limit of a saturated server.
+const limitKV = "limit: KV pool"
+
 // limitWord says what keeps the server from going faster.
 func limitWord(p pen, srv *metrics.Server) (string, style) {
 	if !srv.Running.Known || !srv.Queued.Known || srv.Running.Stale(p.now()) || srv.State == metrics.ServerDown {
@@ -119,9 +122,9 @@ func limitWord(p pen, srv *metrics.Server) (string, style) {
 	case run == 0 && queue == 0:
 		return "no requests", stDim
 	case queue > 0 && srv.MaxRunning.Known && run >= srv.MaxRunning.V:
-		return "limit: max-running-requests " + whole(srv.MaxRunning.V), stStrong
+		return "limit: " + wordsOf(srv.Engine).limit + " " + whole(srv.MaxRunning.V), stStrong
 	case queue > 0 && (srv.KVUsage.Known && srv.KVUsage.V >= 0.8 || srv.RequestsFit.Known && run+2 >= srv.RequestsFit.V):
-		return "limit: KV pool", stStrong
+		return limitKV, stStrong
 	case queue == 0:
 		return "limit: the client sends no more", stDim
 	}
@@ -150,9 +153,9 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	out := []line{
 		first,
 		{name("running"), p.fig(srv.Running, brief, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
-		{name("queued"), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
+		{name(wordsOf(srv.Engine).queued), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
 	}
-	kv := line{name("KV usage"), p.fig(srv.KVUsage, two, 5, kvStyle(srv)), sp("  ", stText)}
+	kv := line{name("KV usage"), p.fig(srv.KVUsage, wordsOf(srv.Engine).kv, 5, kvStyle(srv)), sp("  ", stText)}
 	if srv.KVUsage.Known {
 		barW := min(max(w-label-5-2-19, 3), 24)
 		full, rest := bar(srv.KVUsage.V, barW, m.opt.ASCII)
@@ -170,7 +173,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 		per = append(per, sp(": ", stDim), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" fit", stDim))
 	}
 	out = append(out, per)
-	out = append(out, line{name("retracted"), p.fig(srv.Retracted, one, 5, stText), sp("  a minute", stDim)})
+	out = append(out, line{name(wordsOf(srv.Engine).retracted), p.fig(srv.Retracted, one, 5, stText), sp("  a minute", stDim)})
 	if srv.HiCache.On {
 		l := line{name("hicache")}
 		if srv.HiCache.LoadBack.Known {

@@ -60,9 +60,9 @@ func (v *genView) draw(m *Model, a area) {
 	}{
 		{"tok/s", metrics.SeriesGenTPS, graphOf{floor: genFloor(srv), every: every, st: stData}},
 		{"running requests", metrics.SeriesRunning, graphOf{floor: 10, every: every, st: stData}},
-		{"queued requests", metrics.SeriesQueued, graphOf{floor: 10, every: every, st: stData2}},
+		{wordsOf(srv.Engine).queued + " requests", metrics.SeriesQueued, graphOf{floor: 10, every: every, st: stData2}},
 		{"tokens a request", metrics.SeriesPerReq, graphOf{floor: 500, every: every, st: stData}},
-		{"KV usage", metrics.SeriesKVUsage, graphOf{upper: 1, every: every, st: stData2, label: two}},
+		{"KV usage", metrics.SeriesKVUsage, graphOf{upper: 1, every: every, st: stData2, label: wordsOf(srv.Engine).kv}},
 	}
 	m.stackGraphs(a.sub(0, y, a.w(), a.h()-y), srv.ID, len(graphs), func(i int) (string, string, graphOf) { return graphs[i].name, graphs[i].what, graphs[i].g })
 }
@@ -113,9 +113,9 @@ func (v *reqView) draw(m *Model, a area) {
 		case 0:
 			return "running", metrics.SeriesRunning, graphOf{floor: 10, every: every, st: stData}
 		case 1:
-			return "queued", metrics.SeriesQueued, graphOf{floor: 10, every: every, st: stData2}
+			return wordsOf(srv.Engine).queued, metrics.SeriesQueued, graphOf{floor: 10, every: every, st: stData2}
 		}
-		return "KV usage", metrics.SeriesKVUsage, graphOf{upper: 1, every: every, st: stData, label: two}
+		return "KV usage", metrics.SeriesKVUsage, graphOf{upper: 1, every: every, st: stData, label: wordsOf(srv.Engine).kv}
 	})
 }
 

@@ -121,7 +121,7 @@ func glanceServer(b *strings.Builder, s *metrics.Snapshot, v *metrics.Server) {
 		}
 	}
 	if v.Running.Known || v.Queued.Known {
-		fmt.Fprintf(b, ", %s running + %s queued", metrics.FigureText(v.Running, metrics.Count), metrics.FigureText(v.Queued, metrics.Count))
+		fmt.Fprintf(b, ", %s running + %s %s", metrics.FigureText(v.Running, metrics.Count), metrics.FigureText(v.Queued, metrics.Count), waitingWord(v.Engine))
 	}
 	if v.KVUsage.Known {
 		fmt.Fprintf(b, ", KV %s", metrics.Percent(v.KVUsage.V))
@@ -192,4 +192,12 @@ func or(s, other string) string {
 		return other
 	}
 	return s
+}
+
+// waitingWord is what an engine calls requests that wait.
+func waitingWord(engine string) string {
+	if engine == "vllm" {
+		return "waiting"
+	}
+	return "queued"
 }
