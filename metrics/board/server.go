@@ -420,7 +420,7 @@ func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 		if out.MaxRunning.Known {
 			fit = min(fit, out.MaxRunning.V)
 		}
-		out.RequestsFit = metrics.Fixed(fit, lv.judged, sourceLog)
+		out.RequestsFit = metrics.Fixed(math.Floor(fit+0.05), lv.judged, sourceLog) // whole requests; 35.99 of the pool is 36
 	case g.Ramp:
 		out.FitTooEarly = true
 	}

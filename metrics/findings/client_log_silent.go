@@ -94,9 +94,9 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 	case c.LogOwned && c.Python && c.Unbuffered != nil && !*c.Unbuffered:
 		out.Severity = metrics.SeverityInfo
 		out.Cause = metrics.CauseClientBuffered
-		out.Title = fmt.Sprintf("client log buffered since %s: rows are safe", in.clock(since))
+		out.Title = fmt.Sprintf("rows are safe; client log buffered since %s", in.clock(since))
 		out.Why = "Python holds its output back when it goes to a file: neither -u nor PYTHONUNBUFFERED is set"
-		out.Advice = "start the client with python -u, or PYTHONUNBUFFERED=1"
+		out.Advice = "nothing to do now; next time start the client with python -u, or PYTHONUNBUFFERED=1"
 		out.Evidence = append(out.Evidence, metrics.Evidence{Text: "descriptor 1 of " + who(c) + " is that file; it runs without -u and without PYTHONUNBUFFERED", Source: "/proc", At: in.now()})
 	case !c.LogOwned:
 		out.Why = "no process has this log as descriptor 1 or 2: the client writes elsewhere"

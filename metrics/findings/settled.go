@@ -42,7 +42,20 @@ var settled = Detector{
 						metrics.FigureText(v.Running, metrics.Count), metrics.FigureText(v.Gen.PeakRunning, metrics.Count))
 				}
 			}
+			c.Advice = settledAdvice(v)
 			out.Raise(c)
 		}
 	},
+}
+
+// settledAdvice says what keeps the level where it is, and which way would lift it.
+func settledAdvice(v *metrics.Server) string {
+	if !v.Queued.Known || v.Queued.V == 0 || !v.KVUsage.Known || v.KVUsage.V < 0.9 {
+		return "nothing to do; judge this start by this level"
+	}
+	more := "--mem-fraction-static"
+	if v.Engine == "vllm" {
+		more = "--gpu-memory-utilization"
+	}
+	return "nothing to do: the KV pool is full and limits; only a larger pool (" + more + ", if headroom allows) would let more run"
 }
