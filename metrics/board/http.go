@@ -73,6 +73,8 @@ func (b *Board) applyHTTP(f metrics.Frame) error {
 		return srv.takeInfo(f.At, body)
 	case "/version":
 		return srv.takeInfo(f.At, body)
+	case sourceModels:
+		return srv.takeModels(f.At, body)
 	}
 	return nil
 }

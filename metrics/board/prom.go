@@ -1,6 +1,7 @@
 package board
 
 import (
+	"math"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -19,9 +20,13 @@ type promState struct {
 	known bool
 	gen   metrics.Figure
 	moved time.Time // newest scrape in which work moved
+	since time.Time // first scrape
+	// level follows the throughput where no log tells it.
+	level level
 	genS  metrics.Series
 	// Since when the host tier's counters are watched, and when they last rose.
 	watched, loaded, evicting time.Time
+	aborting                  time.Time   // when the counter of aborted requests last rose
 	retracts                  []time.Time // one for each scrape in which the counter rose
 	retracted                 []float64   // by how much
 }
@@ -50,11 +55,33 @@ func (s *serverState) takeMetrics(at time.Time, body []byte) {
 		if r.Moved {
 			p.moved = at
 		}
+		p.follow(at, r.Gen, &v)
+		if v.Aborted.OK && p.view.Aborted.OK && v.Aborted.V > p.view.Aborted.V {
+			p.aborting = at
+		}
 		p.retract(at, v.Retracted.V-p.view.Retracted.V, v.Retracted.OK && p.view.Retracted.OK)
 		p.moves(at, v.LoadedBack.V, v.Evicted.V, p.view.LoadedBack.V, p.view.Evicted.V, v.LoadedBack.OK)
+	}
+	if !p.known {
+		p.since = at
 	}
 	p.view, p.at, p.known = v, at, true
 	if v.Running.OK {
 		s.runningSeries.Add(at, v.Running.V)
 	}
+}
+
+// follow adds a scrape to the level.
+func (p *promState) follow(at time.Time, gen prom.Num, v *prom.View) {
+	if !gen.OK || gen.V <= 0 || !v.Running.OK || v.Running.V <= 0 {
+		return
+	}
+	pt := point{t: at, running: v.Running.V, perReq: math.NaN(), tps: gen.V}
+	if v.UsedTokens.OK {
+		pt.perReq = v.UsedTokens.V / v.Running.V
+	}
+	if v.Queued.V > 0 || v.Requests.V > p.view.Requests.V {
+		p.level.started = at // requests begin
+	}
+	p.level.add(pt)
 }

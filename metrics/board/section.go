@@ -64,6 +64,7 @@ type section struct {
 	stop     time.Time
 	stopText string
 	health   time.Time // newest failed health check
+	noStats  bool      // vLLM: no line of figures will come
 	jit      time.Time
 }
 

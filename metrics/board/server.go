@@ -199,7 +199,12 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		}
 		return metrics.ServerServing, ready
 	}
+	if since, hung := s.heartbeat(now, latest(lastBatch, ready)); hung && !l.known {
+		return metrics.ServerHung, since
+	}
 	switch {
+	case s.promFirst(sec) && s.prom.view.Running.V > 0:
+		return metrics.ServerServing, ready
 	case lastSign.IsZero():
 		return metrics.ServerIdle, ready
 	case now.Sub(lastSign) <= silence:
@@ -274,7 +279,7 @@ func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.S
 	now := b.now
 	l, p := &s.loads, &s.prom.view
 	if sec != nil {
-		b.fillFromLog(&out, sec)
+		b.fillFromLog(&out, s, sec)
 	} else {
 		out.Phase = b.phase(s, nil)
 	}
@@ -300,6 +305,7 @@ func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.S
 		out.KVDtype = s.info.kvDtype
 	}
 	out.HiCache.LoadBack = s.prom.fig(p.LoadedBack)
+	b.fillVLLM(&out, s, sec)
 	b.fillRates(&out, s, sec)
 	if out.Running.Known && out.Queued.Known {
 		older := out.Running
@@ -338,6 +344,9 @@ func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
 	if s.loads.known && s.s.MetricsOn != nil && *s.s.MetricsOn {
 		gauge = metrics.Known(s.loads.gen, s.loads.at, loadsEvery, sourceLoads)
 	}
+	if s.promFirst(sec) {
+		fromLog, gauge = metrics.Figure{}, fromLog
+	}
 	out.Gen.Now = newer(b.now, fromLog, s.prom.gen, gauge)
 	out.InputTPS = newer(b.now, out.InputTPS, s.prom.fig(s.prom.view.InputGauge))
 	if out.State == metrics.ServerIdle && s.loads.known && s.loads.at.After(out.Gen.Now.At) {
@@ -352,7 +361,7 @@ func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
 	}
 }
 
-func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
+func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 	at := latest(sec.at, sec.ready)
 	if sec.version != "" {
 		out.Version = sec.version
@@ -395,24 +404,27 @@ func (b *Board) fillFromLog(out *metrics.Server, sec *section) {
 	if out.State != metrics.ServerDown || sec.retracted > 0 {
 		out.Retracted = metrics.Known(sec.retractRate(b.present()), latest(sec.last, b.present()), 0, sourceLog)
 	}
-	lv := &sec.level
+	lv, source := &sec.level, sourceLog
+	if lv.peak.tps == 0 && s.prom.level.peak.tps > 0 {
+		lv, source = &s.prom.level, sourceMetrics
+	}
 	out.Step = lv.stepFit()
 	g := &out.Gen
 	working := out.State != metrics.ServerIdle && out.State != metrics.ServerDown
 	g.Ramp = working && !lv.settled && len(lv.pts) > 0
 	if lv.peak.tps > 0 {
 		p := lv.peak
-		g.Peak, g.PeakAt = metrics.Fixed(p.tps, p.t, sourceLog), p.t
-		g.PeakRunning = metrics.Fixed(p.running, p.t, sourceLog)
+		g.Peak, g.PeakAt = metrics.Fixed(p.tps, p.t, source), p.t
+		g.PeakRunning = metrics.Fixed(p.running, p.t, source)
 		if !math.IsNaN(p.perReq) {
-			g.PeakPerRequest = metrics.Fixed(p.perReq, p.t, sourceLog)
+			g.PeakPerRequest = metrics.Fixed(p.perReq, p.t, source)
 		}
 	}
 	if lv.settled {
 		g.Since = lv.since
 		med, spread := lv.value()
-		g.Settled = metrics.Fixed(med, lv.judged, sourceLog)
-		g.Spread = metrics.Fixed(spread, lv.judged, sourceLog)
+		g.Settled = metrics.Fixed(med, lv.judged, source)
+		g.Spread = metrics.Fixed(spread, lv.judged, source)
 	}
 	switch {
 	case lv.settled && out.Capacity.Known && lv.perReq > 0:

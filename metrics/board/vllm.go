@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/prom"
 	"github.com/runvigil/runvigil/metrics/sglang"
 	"github.com/runvigil/runvigil/metrics/vllm"
 )
@@ -15,6 +16,7 @@ type vllmLog struct {
 	parser vllm.Parser
 	state  vllm.State
 	start  *vllm.Start
+	taken  int // faults of the start that the section has
 	emit   func(*vllm.Event)
 }
 
@@ -54,11 +56,12 @@ func (w *work) vllmEvent(e *vllm.Event) {
 		s = w.begin(t, "")
 		s.headless = st == nil || !st.Began && e.Kind != vllm.KindSeparator
 		s.broken = s.headless
-		w.vllm.start = st
+		w.vllm.start, w.vllm.taken = st, 0
 	}
 	s.reach(t)
 	if st != nil {
 		w.vllmStart(s, st, t)
+		w.vllmFaults(s, st, t)
 	}
 	switch e.Kind {
 	case vllm.KindBatch:
@@ -70,16 +73,30 @@ func (w *work) vllmEvent(e *vllm.Event) {
 		}
 	case vllm.KindAccess:
 		w.access(s, e.Access.Method, e.Access.Path, e.Access.Status, t)
-	case vllm.KindFault:
-		rank := e.Fault.Worker
-		if rank == "" && e.Proc != "APIServer" {
-			rank = e.Proc
-		}
-		w.fault(s, metrics.CauseFact{Class: e.Fault.Class, Detail: e.Fault.Detail, Phase: e.Fault.Phase, Rank: rank, At: t, LineNo: e.Line}, sglang.Weight(e.Fault.Weight))
+	case vllm.KindStartup:
+		s.noStats = s.noStats || e.Startup.Step == vllm.StepNoStats
 	case vllm.KindStop:
 		if s.stop.IsZero() && e.Stop.Asked {
 			s.stop = t
 		}
+	}
+}
+
+// vllmFaults takes what the log's own fold calls the faults of the start: it
+// knows the phase, drops repeats of other processes, and adds those that figures
+// alone tell.
+func (w *work) vllmFaults(s *section, st *vllm.Start, t time.Time) {
+	for ; w.vllm.taken < len(st.Faults); w.vllm.taken++ {
+		f := st.Faults[w.vllm.taken]
+		rank := f.Worker
+		if rank == "" && f.Proc != "APIServer" {
+			rank = f.Proc
+		}
+		at, ok := w.vllmStamp(f.At)
+		if !ok || at.After(t) {
+			at = t
+		}
+		w.fault(s, metrics.CauseFact{Class: f.Class, Detail: f.Detail, Phase: f.Phase, Rank: rank, At: at, LineNo: f.Line}, sglang.Weight(f.Weight))
 	}
 }
 
@@ -131,8 +148,77 @@ func (w *work) vllmStart(s *section, st *vllm.Start, t time.Time) {
 		s.phases.enter(st.Phase, t)
 		s.phases.done, s.phases.total = st.Done, st.Total
 	}
+	if !st.Ready && !s.ready.IsZero() && st.Began && s.lastBatch.IsZero() {
+		s.ready = time.Time{} // the address turned out to be taken after the start was called complete
+	}
 	if st.Ready && s.ready.IsZero() && st.Began {
 		s.ready = t
+		s.phases.enter("ready", t)
 		w.board.event(metrics.Event{At: t, Kind: "ready", Text: fmt.Sprintf("server ready after %s", metrics.Age(t.Sub(s.at))), Ref: w.path})
 	}
+}
+
+// promFirst tells whether /metrics speaks before the log: with several API
+// servers, the default under data parallelism, vLLM prints no line of figures.
+func (s *serverState) promFirst(sec *section) bool {
+	return s.s.Engine == "vllm" && s.prom.known && (s.s.DP > 1 || sec != nil && sec.noStats)
+}
+
+// fillVLLM completes a vLLM server: what its log and /metrics tell together.
+func (b *Board) fillVLLM(out *metrics.Server, s *serverState, sec *section) {
+	if s.s.Engine != "vllm" {
+		return
+	}
+	v := &s.prom.view
+	if s.promFirst(sec) {
+		out.Running = newer(b.now, s.prom.fig(v.Running), out.Running)
+		out.Queued = newer(b.now, s.prom.fig(v.Queued), out.Queued)
+		out.KVUsage = newer(b.now, s.prom.fig(v.KVUsage), out.KVUsage)
+		out.KVTokens = newer(b.now, s.prom.fig(v.UsedTokens), out.KVTokens)
+	}
+	if !out.MaxRunning.Known {
+		n := flagInt(out.Argv, "max-num-seqs")
+		if f, ok := 0.0, false; n == 0 && sec != nil {
+			if f, ok = sec.flagNum("max_num_seqs"); ok {
+				n = int(f)
+			}
+		}
+		if n > 0 {
+			out.MaxRunning = metrics.Fixed(float64(n), out.Started, "arguments")
+		}
+	}
+	if !out.KVTokens.Known && out.KVUsage.Known && out.Capacity.Known {
+		out.KVTokens = metrics.Known(out.KVUsage.V*out.Capacity.V, out.KVUsage.At, out.KVUsage.Every, out.KVUsage.Source)
+	}
+	if r := out.Running; !out.PerRequest.Known && out.KVTokens.Known && r.Known && r.V > 0 {
+		out.PerRequest = metrics.Known(out.KVTokens.V/r.V, out.KVTokens.At, out.KVTokens.Every, out.KVTokens.Source)
+	}
+}
+
+// takeModels reads vLLM's list of models, which tells model and context length.
+func (s *serverState) takeModels(at time.Time, body []byte) error {
+	i, err := prom.ParseInfo(body)
+	if err != nil {
+		return err
+	}
+	if i.Served != "" {
+		s.info.model = shortModel(i.Served)
+	}
+	if i.ContextLen.OK {
+		s.info.context = metrics.Fixed(i.ContextLen.V, at, sourceModels)
+	}
+	return nil
+}
+
+const sourceModels = "/v1/models"
+
+// heartbeat judges a server by its counters alone: requests run, it is asked and
+// answers, and no step was made for longer than a step can take.
+func (s *serverState) heartbeat(now time.Time, ready time.Time) (since time.Time, hung bool) {
+	p := &s.prom
+	if !p.known || p.view.Running.V <= 0 || now.Sub(p.at) > loadsFresh {
+		return time.Time{}, false
+	}
+	since = latest(p.moved, p.since, ready)
+	return since, now.Sub(since) > silence
 }

@@ -274,6 +274,9 @@ func (b *Board) wantHTTP(want func(metrics.Want), s *serverState) {
 	if s.s.Engine == "vllm" && s.version == "" && (sec == nil || sec.version == "") {
 		ask("/version", time.Minute)
 	}
+	if ep := s.http[sourceModels]; s.s.Engine == "vllm" && !s.info.context.Known && (sec == nil || !sec.context.Known) && (ep == nil || ep.tries < 3 || ep.status == 0) {
+		ask(sourceModels, time.Minute)
+	}
 	if s.s.Engine == "sglang" {
 		if ep := s.http["/server_info"]; ep == nil || ep.ok.IsZero() && ep.tries < 3 || ep.ok.IsZero() && ep.status == 0 {
 			ask("/server_info", time.Minute)
