@@ -22,6 +22,7 @@ type Model struct {
 	profile colorprofile.Profile
 
 	live   *metrics.Snapshot // the newest
+	rung   map[string]bool   // critical findings for which the bell rang
 	snap   *metrics.Snapshot // the one that is shown
 	at     time.Time         // moment of the past that is shown, zero: now
 	paused bool
@@ -35,6 +36,7 @@ type Model struct {
 	dialogs    []dialog
 	mouse      bool
 	scales     map[string]*scale
+	follow     *follow // the last plan that was begun, nil: none
 	toast      string
 	toastID    int
 
@@ -167,7 +169,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.live = msg.s
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
-		return m, m.takeSnapshot(drawEvery)
+		return m, tea.Batch(m.bell(), m.takeSnapshot(drawEvery))
 	case promptMsg:
 		return m, tea.Batch(m.prompt(msg.p), m.takePrompt())
 	case toastMsg:

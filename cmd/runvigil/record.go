@@ -65,7 +65,11 @@ func record(ctx context.Context, o *options, name, path string, limit time.Durat
 	}
 	c := newClock()
 	var last *metrics.Snapshot
-	s := newSession(c, newLive(n, c, nil), func(snap *metrics.Snapshot) { last = snap })
+	tell := newNotifier(ctx, o.file.NotifyFor(name))
+	s := newSession(c, newLive(n, c, nil), func(snap *metrics.Snapshot) {
+		last = snap
+		tell.put(snap)
+	})
 	s.record = w
 	seen := newFirstLook()
 	s.seen = seen.see

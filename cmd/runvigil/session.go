@@ -9,7 +9,6 @@ import (
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/metrics/board"
-	"github.com/runvigil/runvigil/metrics/recording"
 )
 
 // publishEvery bounds how often a new snapshot is made; the screen draws less often still.
@@ -40,7 +39,7 @@ type session struct {
 	src     source
 	board   *board.Board
 	in      chan metrics.Frame
-	record  *recording.Writer // nil: nothing is recorded
+	record  frameWriter // nil: nothing is recorded
 	publish func(*metrics.Snapshot)
 	// seen is told every frame after it was folded, and wanted every list of
 	// wants: a one-shot command knows by them when it has seen everything.

@@ -91,11 +91,17 @@ func watch(ctx context.Context, o *options, name string) error {
 	prompts := newPrompts()
 	src := newLive(n, c, prompts)
 	box := tui.NewMailbox()
-	keep := &keeper{state: n.state}
+	keep := &keeper{state: n.state, starts: newStartKeeper(n.state)}
+	tell := newNotifier(ctx, o.file.NotifyFor(name))
 	s := newSession(c, src, func(snap *metrics.Snapshot) {
 		box.Put(snap)
 		keep.put(snap)
+		tell.put(snap)
 	})
+	if r := newRotating(o.file.Record.Rotation(), name); r != nil {
+		s.record = r
+		defer r.close()
+	}
 	before := n.frames(c.now())
 	return screen(ctx, o, s, before, tui.Options{
 		Node: name, Source: box, Prompts: prompts.out, Actions: &actions{session: s, live: src, prompts: prompts, state: n.state},
@@ -130,12 +136,14 @@ const leaveLimit = 2 * time.Second
 // and once a minute.
 type keeper struct {
 	state            state
+	starts           *startKeeper
 	glanced, counted time.Time
 	last             *metrics.Snapshot
 }
 
 func (k *keeper) put(s *metrics.Snapshot) {
 	k.last = s
+	k.starts.put(s)
 	now := time.Now()
 	if now.Sub(k.glanced) >= time.Second && s.Link.Status == metrics.LinkUp && now.Sub(s.Link.LastData.Local()) < glanceMaxAge {
 		k.glanced = now

@@ -14,6 +14,7 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 	out.Evicted = s.prom.fig(v.Evicted)
 	out.HiCache.Watched, out.HiCache.Loaded, out.HiCache.Evicting = s.prom.watched, s.prom.loaded, s.prom.evicting
 	out.Replaced = s.replaced
+	out.Aborting = s.prom.aborting
 	now := b.present()
 	if v.Retracted.OK && (sec == nil || sec.retracted == 0) {
 		out.Retracted = metrics.Known(s.prom.retractRate(now), s.prom.at, 0, sourceMetrics)

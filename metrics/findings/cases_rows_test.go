@@ -98,8 +98,11 @@ func rowCases() []caseOf {
 			s.Job.Finished, s.Job.Landed = fig(400), fig(380)
 		}, "", 0, "", nil, nil},
 		{"most requests are aborted", func(s *metrics.Snapshot) {
-			s.Servers[0].Aborted, s.Servers[0].Finished = fig(159), fig(220)
+			s.Servers[0].Aborted, s.Servers[0].Finished, s.Servers[0].Aborting = fig(159), fig(220), noon.Add(-time.Minute)
 		}, "work-lost", warning, metrics.CauseClientTimeouts, []string{"159 of 220", "72 %"}, nil},
+		{"requests were aborted long ago", func(s *metrics.Snapshot) {
+			s.Servers[0].Aborted, s.Servers[0].Finished, s.Servers[0].Aborting = fig(159), fig(220), noon.Add(-time.Hour)
+		}, "", 0, "", nil, nil},
 		{"a timeout that is shorter than a request's life", func(s *metrics.Snapshot) {
 			s.Servers[0].InFlight = fig(150)
 			s.Job.PerMin, s.Job.PerMinOver = fig(9.1), 10*time.Minute

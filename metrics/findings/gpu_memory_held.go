@@ -98,6 +98,7 @@ func heldCondition(in *Input, h holder) Condition {
 		}
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s of %s, parent %d: %s", h.known.Comm, orUser(h.known.User), h.known.PPID, text), Source: "processes", At: in.now()})
 	}
+	c.Since = in.began(h.proc.PID)
 	needed := in.wanted()
 	switch h.kind {
 	case "orphan":

@@ -180,17 +180,23 @@ func (in *Input) origin(pid int) string {
 	return ""
 }
 
+// began is when a process started by its own clock, zero unknown.
+func (in *Input) began(pid int) time.Time {
+	p := in.process(pid)
+	up := in.Snap.Sys.UptimeS
+	if p == nil || !up.Known || p.Start <= 0 || float64(p.Start)/100 > up.V {
+		return time.Time{}
+	}
+	return up.At.Add(-time.Duration((up.V - float64(p.Start)/100) * float64(time.Second)))
+}
+
 // age is how long a process has run, "" unknown.
 func (in *Input) age(pid int) string {
-	p := in.process(pid)
-	if p == nil || !in.Snap.Sys.UptimeS.Known || p.Start <= 0 {
+	t := in.began(pid)
+	if t.IsZero() {
 		return ""
 	}
-	d := time.Duration((in.Snap.Sys.UptimeS.V - float64(p.Start)/100) * float64(time.Second))
-	if d <= 0 {
-		return ""
-	}
-	return metrics.Age(d)
+	return metrics.Age(in.now().Sub(t))
 }
 
 // serverTrees maps every pid of a living server's tree to its id.

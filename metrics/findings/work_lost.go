@@ -141,8 +141,16 @@ func lostByAbort(in *Input, out *Output) {
 		if !v.Aborted.Known || !v.Finished.Known || v.Aborted.V < in.Threshold("lost_min") || all <= 0 || v.Aborted.V < in.Threshold("aborted_share")*all {
 			continue
 		}
+		told := clientTimesOut(in)
+		if in.now().Sub(latest(v.Aborting, told)) > abortedLately {
+			continue // it was so once
+		}
+		since := time.Time{}
+		if !told.IsZero() {
+			since = v.Phase.Ready // the counter began there, and the client's log says the same
+		}
 		c := Condition{
-			Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseClientTimeouts,
+			Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseClientTimeouts, Since: since,
 			Title:    fmt.Sprintf("%s of %s requests were aborted (%s)", metrics.Count(v.Aborted.V), metrics.Count(all), metrics.Percent(v.Aborted.V/all)),
 			Why:      "whoever sent them gave up before they were done",
 			Evidence: []metrics.Evidence{figureEvidence(metrics.Count(v.Aborted.V)+" aborted", v.Aborted), figureEvidence(metrics.Count(all)+" requests in all", v.Finished)},
@@ -151,6 +159,21 @@ func lostByAbort(in *Input, out *Output) {
 		blameClient(in, &c)
 		out.Raise(c)
 	}
+}
+
+// abortedLately is how long an abort counts as going on.
+const abortedLately = 10 * time.Minute
+
+// clientTimesOut is when a living client's log that tells of timeouts last grew.
+func clientTimesOut(in *Input) time.Time {
+	var at time.Time
+	for i := range in.Snap.Clients {
+		c := &in.Snap.Clients[i]
+		if f := clientCause(c); alive(c) && f != nil && f.Class == metrics.CauseClientTimeouts {
+			at = latest(at, c.Log.Mtime)
+		}
+	}
+	return at
 }
 
 // lostByForecast tells before it happens that the client will give up.

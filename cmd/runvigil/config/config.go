@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/findings"
 )
 
 // Config is the whole file. The zero value is what holds without one.
@@ -26,6 +29,12 @@ type Config struct {
 	Dial     string          `toml:"dial"` // openssh, native or local
 	Identity string          `toml:"identity"`
 	Nodes    map[string]Node `toml:"node"`
+	// OnFinding is a command of this machine that is run (sh -c) with a new
+	// finding as JSON on its standard input; a node's own comes before it.
+	OnFinding      string   `toml:"on_finding"`
+	OnFindingFrom  string   `toml:"on_finding_from"`  // info, warning or critical; "" is critical
+	OnFindingPause Duration `toml:"on_finding_pause"` // at least so long between two runs; 0 is 30s
+	Record         Record   `toml:"record"`
 }
 
 // Node is what is known about one node beforehand; all of it is optional.
@@ -47,6 +56,7 @@ type Node struct {
 	ClientResumable bool               `toml:"client_resumable"`
 	ServerCommand   string             `toml:"server_command"`
 	Endpoint        *Endpoint          `toml:"endpoint"`
+	OnFinding       string             `toml:"on_finding"`
 }
 
 // Target is how many rows one dataset should have; Path may be a glob.
@@ -143,7 +153,7 @@ func (c Config) check() error {
 			return fmt.Errorf("node %q: %w", name, err)
 		}
 	}
-	return nil
+	return errors.Join(oneOf("on_finding_from", c.OnFindingFrom, "", "info", "warning", "critical"), c.Record.check())
 }
 
 func (n Node) check() error {
@@ -165,6 +175,9 @@ func (n Node) check() error {
 		if g.Why == "" {
 			return fmt.Errorf("the guard on %s has no why: the operator who meets it at night needs the reason", g.Flag)
 		}
+	}
+	if unknown, near := findings.KnownThresholds(slices.Sorted(maps.Keys(n.Thresholds))); unknown != "" {
+		return fmt.Errorf("there is no threshold %q (is %q meant? docs/findings.md lists all)", unknown, near)
 	}
 	if e := n.Endpoint; e != nil && (e.Port < 1 || e.Port > 65535) {
 		return fmt.Errorf("endpoint has port %d; it needs one from 1 to 65535", e.Port)

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/report"
+)
+
+func newReport(o *options) *cobra.Command {
+	var since time.Duration
+	var asMarkdown, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "report NODE|FILE",
+		Short: "What happened while you were away",
+		Long: `report tells the last hours of a node: what to do now, yield (tokens generated,
+requests finished, rows landed), rows by dataset, tok/s as a plain graph, starts
+and their levels, findings with their times, incidents.
+
+Of a NODE it knows what the node's own logs, files and processes still tell. Of a
+FILE made by record (or kept by a watcher, docs/notify.md) it knows all that was
+seen; the span ends with the recording.`,
+		Example: `  runvigil report gpu7 --since 12h
+  runvigil report night.rv --markdown > night.md
+  runvigil report gpu7 --json | jq .yield`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case asMarkdown && asJSON:
+				return usagef("--markdown and --json exclude each other")
+			case since <= 0 || since > 75*time.Hour:
+				return usagef("--since is %s; it may be up to 75h", since)
+			}
+			snap, err := lookBack(cmd.Context(), o, args[0])
+			if err != nil {
+				return err
+			}
+			return printReport(o, report.NewAway(snap, since), asMarkdown, asJSON)
+		},
+	}
+	cmd.Flags().DurationVar(&since, "since", 12*time.Hour, "how far to look back, up to 75h")
+	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "write Markdown")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write one JSON object")
+	return cmd
+}
+
+// lookBack gives the snapshot that a report is made from: of a recording's end,
+// else of a node that is asked now.
+func lookBack(ctx context.Context, o *options, name string) (*metrics.Snapshot, error) {
+	if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
+		return lastOf(ctx, name)
+	}
+	n, err := o.openNode(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer n.close()
+	snap, err := look(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if snap.Link.Status != metrics.LinkUp {
+		return nil, fmt.Errorf("%s could not be reached: %s", name, snap.Link.Reason)
+	}
+	return snap, nil
+}
+
+// lastOf folds a whole recording as fast as it can be read.
+func lastOf(ctx context.Context, path string) (*metrics.Snapshot, error) {
+	r, file, err := openRecording(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	defer r.Close()
+	var last *metrics.Snapshot
+	s := newSession(newClock(), &replaySource{frames: r}, func(snap *metrics.Snapshot) { last = snap })
+	if err := s.run(ctx, nil); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	shown := *last
+	shown.Replay = true
+	shown.Verdict = metrics.Judge(&shown)
+	return &shown, nil
+}
+
+func printReport(o *options, a report.Away, asMarkdown, asJSON bool) error {
+	switch {
+	case asJSON:
+		out, err := a.JSON()
+		if err != nil {
+			return err
+		}
+		_, err = o.io.out.Write(out)
+		return err
+	case asMarkdown:
+		fmt.Fprint(o.io.out, a.Markdown())
+	default:
+		fmt.Fprint(o.io.out, a.Text())
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runvigil/runvigil/cmd/runvigil/config"
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/recording"
+)
+
+// A frameWriter keeps frames.
+type frameWriter interface{ Write(metrics.Frame) error }
+
+// A rotating recorder keeps a watcher's frames in files of bounded size and age
+// and removes the oldest. Each file is a recording of its own: it begins with
+// the newest of the frames that say what everything else means. A disk that
+// fails ends the recording and nothing else.
+type rotating struct {
+	cfg  config.Rotation
+	node string
+
+	file   *os.File
+	count  *counter
+	w      *recording.Writer
+	begun  time.Time // of the open file, by the frames' clock
+	opened []string  // bases of frames that every file begins with, in order
+	base   map[string]metrics.Frame
+	failed bool
+}
+
+// baseKeep bounds the start sections of logs that are carried into a new file.
+const baseKeep = 1 << 20
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// newRotating gives a recorder; nil where the configuration names no folder.
+func newRotating(cfg config.Rotation, node string) *rotating {
+	if cfg.Dir == "" {
+		return nil
+	}
+	return &rotating{cfg: cfg, node: node, base: map[string]metrics.Frame{}}
+}
+
+// Write keeps a frame. It never fails: the screen goes on without a recording.
+func (r *rotating) Write(f metrics.Frame) error {
+	r.remember(f)
+	if r.failed {
+		return nil
+	}
+	if err := r.write(f); err != nil {
+		r.failed = true
+		slog.Error("the recording ended", "error", err)
+		r.close()
+	}
+	return nil
+}
+
+func (r *rotating) write(f metrics.Frame) error {
+	if r.w != nil && f.Kind == metrics.KindTick && (r.count.n >= r.cfg.FileSize || f.At.Sub(r.begun) >= r.cfg.FileAge) {
+		if err := r.end(); err != nil {
+			return err
+		}
+	}
+	if r.w == nil {
+		return r.begin(f) // f is among what it begins with, or is written there
+	}
+	return r.w.Write(f)
+}
+
+// begin opens the next file.
+func (r *rotating) begin(f metrics.Frame) error {
+	if err := os.MkdirAll(r.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder for recordings: %w", err)
+	}
+	name := r.prefix() + f.At.UTC().Format("20060102T150405.000Z") + ".rv"
+	file, err := os.OpenFile(filepath.Join(r.cfg.Dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make a recording: %w", err)
+	}
+	r.file, r.count, r.begun = file, &counter{w: file}, f.At
+	if r.w, err = recording.NewWriter(r.count); err != nil {
+		return err
+	}
+	written := false
+	for _, k := range r.opened {
+		b := r.base[k]
+		written = written || b.Kind == f.Kind && b.At.Equal(f.At) && b.Name == f.Name
+		if err := r.w.Write(moved(b, f.At)); err != nil {
+			return err
+		}
+	}
+	r.prune(f.At)
+	if written {
+		return nil
+	}
+	return r.w.Write(f)
+}
+
+// moved gives a frame of before a new receive time; a session's own clock moves
+// with it, so that the difference of the two clocks stays.
+func moved(f metrics.Frame, at time.Time) metrics.Frame {
+	if f.Kind == metrics.KindSession {
+		if s, err := metrics.Decode[metrics.Session](f); err == nil {
+			d := at.Sub(f.At)
+			s.Now, s.UptimeS = s.Now.Add(d), s.UptimeS+d.Seconds()
+			return metrics.JSONFrame(f.Kind, f.Name, at, s)
+		}
+	}
+	f.At = at
+	return f
+}
+
+// remember keeps the newest frames without which a later file means nothing:
+// what was told, the session, processes, files, and the start sections of logs.
+func (r *rotating) remember(f metrics.Frame) {
+	key := string(f.Kind) + " " + f.Name
+	switch f.Kind {
+	case metrics.KindConfig, metrics.KindGuards, metrics.KindStarts, metrics.KindSaved, metrics.KindSession, metrics.KindLink,
+		metrics.KindGPUStatic, metrics.KindGPUApps, metrics.KindScan, metrics.KindFiles, metrics.KindDir, metrics.KindDisk, metrics.KindRows:
+	case metrics.KindLog:
+		h, raw, err := metrics.DecodeChunk[metrics.LogHeader](f.Data)
+		if err != nil || h.Backfill != 1 || len(raw) > baseKeep {
+			return
+		}
+	default:
+		return
+	}
+	if _, again := r.base[key]; !again {
+		r.opened = append(r.opened, key)
+	}
+	r.base[key] = f
+}
+
+func (r *rotating) prefix() string { return url.PathEscape(r.node) + "-" }
+
+// prune removes this node's oldest recordings beyond the bounds, never the open one.
+func (r *rotating) prune(now time.Time) {
+	entries, err := os.ReadDir(r.cfg.Dir)
+	if err != nil {
+		slog.Warn("look at recordings", "error", err)
+		return
+	}
+	type old struct {
+		path string
+		size int64
+		at   time.Time
+	}
+	var list []old
+	total := r.cfg.FileSize // what the open one may become
+	for _, e := range entries {
+		stamp, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".rv"), r.prefix())
+		at, err := time.Parse("20060102T150405.000Z", stamp)
+		if !ok || err != nil || !strings.HasSuffix(e.Name(), ".rv") || r.file != nil && e.Name() == filepath.Base(r.file.Name()) {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			list = append(list, old{filepath.Join(r.cfg.Dir, e.Name()), info.Size(), at})
+		}
+	}
+	slices.SortFunc(list, func(a, b old) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.path, b.path)) })
+	for _, o := range list {
+		total += o.size
+		if total > r.cfg.Total || now.Sub(o.at) > r.cfg.MaxAge {
+			if err := os.Remove(o.path); err != nil {
+				slog.Warn("remove an old recording", "error", err)
+			}
+		}
+	}
+}
+
+func (r *rotating) end() error {
+	err := errors.Join(r.w.Close(), r.file.Close())
+	r.w, r.file = nil, nil
+	return err
+}
+
+// close ends the open file.
+func (r *rotating) close() {
+	if r == nil || r.w == nil {
+		return
+	}
+	if err := r.end(); err != nil && !r.failed {
+		slog.Warn("end the recording", "error", err)
+	}
+}
