@@ -78,6 +78,7 @@ func check(ctx context.Context, o *options, name string, f form, fresh bool) err
 	if err != nil {
 		return err
 	}
+	newStartKeeper(n.state).put(snap)
 	if err := n.state.save(snap.Saved); err != nil {
 		slog.Warn("keep counts", "error", err)
 	}

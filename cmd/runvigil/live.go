@@ -102,6 +102,9 @@ func (l *live) serve(ctx context.Context, conn *remote.Conn, out func(metrics.Fr
 	l.probe = p
 	p.SetWants(l.wants)
 	l.mu.Unlock()
+	if file := l.node.config.GuardsFile; file != "" {
+		go func() { out(nodeGuards(ctx, conn, file, l.clock.now)) }()
+	}
 	err := p.Run(ctx, func(f metrics.Frame) {
 		logFrame(f)
 		out(f)

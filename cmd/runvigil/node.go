@@ -34,7 +34,8 @@ func (o *options) openNode(ctx context.Context, name string) (*node, error) {
 	known := o.file.Nodes[name]
 	n := &node{
 		name: name, state: stateOf(name), config: o.file.ForNode(name), close: func() {},
-		dial: remote.Options{Dialer: first(o.dial, known.Dial), Identity: first(o.identity, known.Identity)},
+		starts: stateOf(name).history(),
+		dial:   remote.Options{Dialer: first(o.dial, known.Dial), Identity: first(o.identity, known.Identity)},
 	}
 	n.config.Interval = o.interval
 	if name == remote.DialerLocal || n.dial.Dialer == remote.DialerLocal {

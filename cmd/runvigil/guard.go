@@ -1,0 +1,388 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/runvigil/runvigil/cmd/runvigil/config"
+	"github.com/runvigil/runvigil/launch"
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote"
+	"github.com/runvigil/runvigil/remote/posix"
+)
+
+// guardsName is the guards file beside the data where no other is configured.
+const guardsName = "runvigil-guards.toml"
+
+// guardOptions are the flags of `runvigil guard`.
+type guardOptions struct {
+	allow, deny []string
+	why         string
+	overridable bool
+	onNode      bool
+	file        string
+	asJSON      bool
+	yes         bool
+}
+
+func newGuard(o *options) *cobra.Command {
+	var g guardOptions
+	cmd := &cobra.Command{
+		Use:   "guard NODE list|add|remove [FLAG]",
+		Short: "The data owner's rules about the server's flags",
+		Long: `guard lists, adds and removes the rules of the data's owner about flags. A launch
+that breaks one is not restarted. They stand in the configuration, for you, or
+with --on-node in a guards-only file beside the data, for every operator.
+
+Patterns are text with * and ?, numbers, or ranges: 0.80..0.90, >=0.9, <8192.`,
+		Example: `  runvigil guard gpu7 add kv-cache-dtype --deny 'fp8*' --why "degrades the model noticeably"
+  runvigil guard gpu7 add mem-fraction-static --allow 0.80..0.90 --why "0.93 crashed" --overridable
+  runvigil guard gpu7 list --on-node
+  runvigil guard gpu7 remove kv-cache-dtype`,
+		Args: usageArgs(cobra.RangeArgs(2, 3)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flag := ""
+			if len(args) == 3 {
+				flag = strings.TrimLeft(args[2], "-")
+			}
+			return guard(cmd.Context(), o, args[0], args[1], flag, g)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&g.allow, "allow", nil, "an allowed pattern or range (may be repeated)")
+	f.StringArrayVar(&g.deny, "deny", nil, "a denied pattern or range (may be repeated)")
+	f.StringVar(&g.why, "why", "", "the owner's reason, for the operator who meets the rule at night")
+	f.BoolVar(&g.overridable, "overridable", false, "a reason lets the rule be overridden")
+	f.BoolVar(&g.onNode, "on-node", false, "use the guards file on the node, which holds for every operator")
+	f.StringVar(&g.file, "file", "", "the guards file on the node (default: guards_file of the configuration, else beside the data)")
+	f.BoolVar(&g.asJSON, "json", false, "list as JSON")
+	f.BoolVar(&g.yes, "yes", false, "do not ask before the node's file is written")
+	return cmd
+}
+
+func guard(ctx context.Context, o *options, name, action, flag string, g guardOptions) error {
+	switch {
+	case action != "list" && action != "add" && action != "remove":
+		return usagef("guard can list, add or remove, not %q", action)
+	case action != "list" && flag == "":
+		return usagef("name the flag, e.g. `runvigil guard %s %s kv-cache-dtype`", name, action)
+	case action != "list" && g.onNode && o.readOnly:
+		return usagef("--read-only: the node's guards file is not written")
+	case action != "add" && (len(g.allow)+len(g.deny) > 0 || g.why != "" || g.overridable):
+		return usagef("--allow, --deny, --why and --overridable belong to `guard NODE add`")
+	}
+	rule := metrics.Guard{Flag: flag, Allow: g.allow, Deny: g.deny, Why: g.why, Overridable: g.overridable}
+	if action == "add" {
+		if err := launch.CheckGuard(rule); err != nil {
+			return usageError{err}
+		}
+	}
+	edit := func(data []byte, table []string) (out []byte, err error) {
+		if action == "add" {
+			return launch.AddGuard(data, table, rule)
+		}
+		out, n, err := launch.RemoveGuard(data, table, flag)
+		if err == nil && n == 0 {
+			return nil, fmt.Errorf("there is no guard on %s to remove; `runvigil guard %s list` shows all", flag, name)
+		}
+		return out, err
+	}
+	if g.onNode {
+		return guardOnNode(ctx, o, name, action, g, edit)
+	}
+	if action == "list" {
+		return printGuards(o, o.file.ForNode(name).Guards, g.asJSON)
+	}
+	if _, demo := demoScenario(name); demo {
+		return usagef("the simulated node is not in the configuration; give it --on-node")
+	}
+	return editConfig(o, name, edit)
+}
+
+// editConfig changes the guards of a node in the configuration file. Every byte
+// outside of the guard stays, and the result must still be a configuration.
+func editConfig(o *options, name string, edit func([]byte, []string) ([]byte, error)) error {
+	file := first(o.config, config.DefaultPath())
+	data, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	out, err := edit(data, []string{"node", name, "guards"})
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if _, err := config.Parse(out); err != nil {
+		return fmt.Errorf("%s would no longer be a configuration; nothing was written:\n%w", file, err)
+	}
+	if err := replaceFile(file, out); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	fmt.Fprint(o.io.out, changedLines(file, data, out))
+	return nil
+}
+
+// replaceFile replaces a file as a whole. A link stays a link, and the mode and
+// the folder of an existing file are kept.
+func replaceFile(file string, data []byte) error {
+	mode := fs.FileMode(0o600)
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".runvigil-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// changedLines shows what an edit changed: the lines that went and that came.
+func changedLines(file string, before, after []byte) string {
+	a, b := strings.SplitAfter(string(before), "\n"), strings.SplitAfter(string(after), "\n")
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	var out strings.Builder
+	out.WriteString(metrics.Clean(file, 0) + "\n")
+	for _, side := range []struct {
+		mark  string
+		lines []string
+	}{{"- ", a}, {"+ ", b}} {
+		for _, line := range side.lines {
+			if text := strings.TrimRight(line, "\r\n"); text != "" {
+				out.WriteString(side.mark + metrics.Clean(text, 400) + "\n")
+			}
+		}
+	}
+	return out.String()
+}
+
+func printGuards(o *options, guards []metrics.Guard, asJSON bool) error {
+	if asJSON {
+		if guards == nil {
+			guards = []metrics.Guard{}
+		}
+		enc := json.NewEncoder(o.io.out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(guards)
+	}
+	if len(guards) == 0 {
+		fmt.Fprintln(o.io.out, "no guards")
+	}
+	for _, g := range guards {
+		line := g.Flag
+		if len(g.Allow) > 0 {
+			line += "  allow " + strings.Join(g.Allow, ", ")
+		}
+		if len(g.Deny) > 0 {
+			line += "  deny " + strings.Join(g.Deny, ", ")
+		}
+		line += "  (" + g.From
+		if g.Overridable {
+			line += ", overridable"
+		}
+		fmt.Fprintln(o.io.out, metrics.Clean(line+"): "+g.Why, 600))
+	}
+	return nil
+}
+
+// guardOnNode lists or edits the guards file on the node. What is to be written
+// is shown first.
+func guardOnNode(ctx context.Context, o *options, name, action string, g guardOptions, edit func([]byte, []string) ([]byte, error)) error {
+	n, err := o.openNode(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	file := first(g.file, guardsPath(n.config))
+	if file == "" {
+		return usagef("where is the guards file of %s? Name it with --file /data/…/%s, or as guards_file in the configuration", name, guardsName)
+	}
+	if !path.IsAbs(file) {
+		return usagef("the guards file %q needs a path from the root", file)
+	}
+	conn, err := remote.Dial(ctx, n.target, n.dial)
+	if err != nil {
+		return unreachable(n, err)
+	}
+	defer func() { _ = conn.Close() }()
+	data, exists, err := readOnNode(ctx, conn, file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if action == "list" {
+		guards, err := launch.ParseGuards(data)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", name, file, err)
+		}
+		if !g.asJSON {
+			fmt.Fprintf(o.io.err, "%s: %s%s\n", name, file, map[bool]string{false: " does not exist"}[exists])
+		}
+		return printGuards(o, guards, g.asJSON)
+	}
+	base := data
+	if !exists {
+		base = launch.EncodeGuards(nil)
+	}
+	if _, err := launch.ParseGuards(base); err != nil {
+		return fmt.Errorf("%s: %s: %w", name, file, err)
+	}
+	out, err := edit(base, launch.GuardsTable)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", name, file, err)
+	}
+	if _, err := launch.ParseGuards(out); err != nil {
+		return fmt.Errorf("%s: %s would no longer be a guards file; nothing was written: %w", name, file, err)
+	}
+	fmt.Fprint(o.io.out, "On "+name+" this file is replaced as a whole, readable by all:\n", changedLines(file, data, out))
+	if err := confirmWrite(o, g.yes); err != nil {
+		return err
+	}
+	if err := replaceOnNode(ctx, conn, file, data, exists, out); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	fmt.Fprintln(o.io.out, "written")
+	if n.config.GuardsFile != file {
+		fmt.Fprintf(o.io.out, "So that runvigil reads it, every operator's configuration needs guards_file = %q for this node.\n", file)
+	}
+	return nil
+}
+
+// confirmWrite asks on the terminal; anything but y is a no.
+func confirmWrite(o *options, yes bool) error {
+	if yes {
+		return nil
+	}
+	if !term.IsTerminal(o.io.in.Fd()) {
+		return usagef("nobody can be asked here: --yes writes it")
+	}
+	fmt.Fprint(o.io.out, "Write it? [y/N] ")
+	answer, err := bufio.NewReader(o.io.in).ReadString('\n')
+	if a := strings.ToLower(strings.TrimSpace(answer)); err != nil || a != "y" && a != "yes" {
+		fmt.Fprintln(o.io.out, "nothing was written")
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+// guardsPath is the guards file of a node: the configured one, else beside the
+// data, else "".
+func guardsPath(c metrics.Config) string {
+	if c.GuardsFile != "" || len(c.Datasets) == 0 {
+		return c.GuardsFile
+	}
+	dir := path.Dir(c.Datasets[0])
+	for strings.ContainsAny(dir, "*?[") {
+		dir = path.Dir(dir)
+	}
+	return path.Join(dir, guardsName)
+}
+
+// nodeLimit bounds one command on the node.
+const nodeLimit = 20 * time.Second
+
+// readOnNode reads a small file; exists is false where there is none.
+func readOnNode(ctx context.Context, conn *remote.Conn, file string) (data []byte, exists bool, err error) {
+	q, err := posix.Quote(file)
+	if err != nil {
+		return nil, false, err
+	}
+	res, err := onNode(ctx, conn, fmt.Sprintf("f=%s\n[ -e \"$f\" ] || exit 44\nexec head -c 300000 \"$f\"\n", q))
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("read %s: %w", file, err)
+	case res.Exit == 44:
+		return nil, false, nil
+	case res.Exit != 0:
+		return nil, true, fmt.Errorf("read %s: %s", file, metrics.Clean(strings.TrimSpace(string(res.Stderr)), 300))
+	}
+	return res.Stdout, true, nil
+}
+
+// replaceOnNode writes a file on the node by a rename, so that a reader sees the
+// old or the new one, and only if it is still as it was read.
+func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []byte, existed bool, data []byte) error {
+	words := make([]string, 3)
+	for i, s := range []string{file, string(old), string(data)} {
+		q, err := posix.Quote(s)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
+		}
+		words[i] = q
+	}
+	state := "[ ! -e \"$f\" ]"
+	if existed {
+		state = "[ \"$(cat \"$f\"; echo x)\" = \"$old\"x ]"
+	}
+	res, err := onNode(ctx, conn, "f="+words[0]+"\nold="+words[1]+"\nnew="+words[2]+`
+`+state+` || { echo "somebody else changed it meanwhile; look again" >&2; exit 45; }
+umask 022
+t=$f.new.$$
+trap 'rm -f "$t"' EXIT
+printf '%s' "$new" >"$t" && mv -f "$t" "$f"
+`)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	if res.Exit != 0 {
+		return fmt.Errorf("write %s: %s", file, metrics.Clean(strings.TrimSpace(string(res.Stderr)), 300))
+	}
+	return nil
+}
+
+func onNode(ctx context.Context, conn *remote.Conn, script string) (remote.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
+	defer cancel()
+	return conn.Run(ctx, "exec /bin/sh -s", bytes.NewReader([]byte(script)))
+}
+
+// nodeGuards reads the configured guards file of the node for the fold. A file
+// that cannot be read or has a mistake is told, never passed over in silence.
+func nodeGuards(ctx context.Context, conn *remote.Conn, file string, now func() time.Time) metrics.Frame {
+	data, exists, err := readOnNode(ctx, conn, file)
+	at := now()
+	var guards []metrics.Guard
+	if err == nil {
+		guards, err = launch.ParseGuards(data)
+	}
+	switch {
+	case err != nil:
+		return metrics.JSONFrame(metrics.KindProbe, "guards", at, metrics.ProbeFact{
+			State: "failed", Reason: metrics.Clean(file+": "+err.Error(), 300), Advice: "the owner's rules in it do not hold until it is repaired",
+		})
+	case !exists:
+		return metrics.JSONFrame(metrics.KindProbe, "guards", at, metrics.ProbeFact{
+			State: "absent", Reason: metrics.Clean(file+" does not exist", 300), Advice: "`runvigil guard NODE add FLAG … --on-node` makes it",
+		})
+	}
+	return metrics.JSONFrame(metrics.KindGuards, "node", at, guards)
+}
