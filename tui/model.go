@@ -36,7 +36,6 @@ type Model struct {
 	dialogs    []dialog
 	mouse      bool
 	scales     map[string]*scale
-	follow     *follow // the last plan that was begun, nil: none
 	toast      string
 	toastID    int
 
