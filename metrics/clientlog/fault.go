@@ -45,6 +45,9 @@ var unreachable = [][]byte{
 	[]byte("APIConnectionError"), []byte("ConnectionResetError"), []byte("ServerDisconnectedError"),
 }
 
+// ownLimits are limits of the client's machine, which it may meet while it connects.
+var ownLimits = [][]byte{[]byte("[Errno 24]"), []byte("Too many open files"), []byte("EMFILE"), []byte("[Errno 28]"), []byte("No space left on device")}
+
 var levels = [][]byte{
 	[]byte("ERROR"), []byte("WARN"), []byte("CRITICAL"), []byte("FATAL"), []byte("Error"), []byte("error"), []byte("Warning"),
 	[]byte("Exception"), []byte("exception"), []byte("Failed"), []byte("failed"), []byte("Retry"), []byte("retry"), []byte("Traceback"),
@@ -87,7 +90,7 @@ func (s *State) faultLine(b []byte, at int64) {
 		return
 	}
 	s.backoff(b)
-	if containsAny(b, unreachable) {
+	if containsAny(b, unreachable) && !containsAny(b, ownLimits) {
 		s.conns++
 		return
 	}
@@ -111,7 +114,7 @@ func quoted(b []byte) bool {
 
 // exception takes the last line of a traceback.
 func (s *State) exception(b []byte, at int64) {
-	if containsAny(b, unreachable) {
+	if containsAny(b, unreachable) && !containsAny(b, ownLimits) {
 		s.conns++
 		return
 	}

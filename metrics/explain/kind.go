@@ -82,10 +82,10 @@ var (
 	kernelLine = regexp.MustCompile(`^(?:<\d+>)?(?:\[\s*\d+\.\d{6}\] )|^\S.{0,60}\bkernel: `)
 	// serverWord are words that only a server or its libraries put beside a fault.
 	serverWord = regexp.MustCompile(`ProcessGroupNCCL|\[rank\d+\]:|/sglang/|/vllm/|sglang::|VLLM::|EngineCore|APIServer|Scheduler hit|scheduler\.py|WorkerProc|VllmWorker|RayWorkerWrapper|Received sigquit|EngineDeadError|AsyncLLM|` +
-		`(?:INFO|ERROR): {4,5}(?:Started server|Waiting for app|Application st|Finished server|Uvicorn|\[Errno)|launcher\.py:\d+\]|child proces`)
-	sglangWord = regexp.MustCompile(`/sglang/|sglang::|sgl_kernel|Scheduler hit an exception|sigquit|mem[-_]fraction[-_]static|scheduler\.py|` +
+		`(?:INFO|ERROR): {4,5}(?:Started server|Waiting for app|Application st|Finished server|Uvicorn|\[Errno)|launcher\.py:\d+\]|child proces|launch_server|vllm serve|api_server\.py`)
+	sglangWord = regexp.MustCompile(`/sglang/|launch_server|sglang::|sgl_kernel|Scheduler hit an exception|sigquit|mem[-_]fraction[-_]static|scheduler\.py|` +
 		`\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [DPCET]+\d+)*\] `)
-	vllmWord = regexp.MustCompile(`/vllm/|VLLM::|EngineCore|gpu_memory_utilization|VllmWorker|WorkerProc|launcher\.py:\d+\]|AsyncLLM|multiproc_executor`)
+	vllmWord = regexp.MustCompile(`/vllm/|vllm serve|VLLM::|EngineCore|gpu_memory_utilization|VllmWorker|WorkerProc|launcher\.py:\d+\]|AsyncLLM|multiproc_executor`)
 	// kubeWord begins a line of kubectl's output.
 	kubeWord = regexp.MustCompile(`(?m)^\W{0,4}(?:NAME +READY|NAMESPACE +NAME|LAST SEEN +TYPE|(?:Name|Namespace|Node|Status|Containers|Events|Last State|State|Exit Code|Restart Count|` +
 		`apiVersion|containerStatuses|restartCount|exitCode|lastState|terminated|reason|Reason|Started|Finished):(?: |$)|(?:Warning|Normal) {2,}\w+ )`)
@@ -220,14 +220,19 @@ func Recognise(head []byte) Kind {
 
 // engine chooses whose log it is.
 func (m marks) engine() Kind {
+	words := m.words[0] - m.words[1]
 	switch {
+	case max(m.sglang, m.vllm) < 1 && words > 0:
+		return KindSGLang
+	case max(m.sglang, m.vllm) < 1 && words < 0:
+		return KindVLLM
 	case m.sglang > m.vllm:
 		return KindSGLang
 	case m.vllm > m.sglang:
 		return KindVLLM
-	case m.words[0] > m.words[1]:
+	case words > 0:
 		return KindSGLang
-	case m.words[1] > m.words[0]:
+	case words < 0:
 		return KindVLLM
 	}
 	return KindServerLog
