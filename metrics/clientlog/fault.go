@@ -30,10 +30,11 @@ var signatures = []signature{
 	{"maximum context length", metrics.CauseRequestTooLong},
 	{"longer than the model's context length", metrics.CauseRequestTooLong},
 	{"exceeds the model's context length", metrics.CauseRequestTooLong},
+	{"CUDA out of memory", metrics.CauseCUDAOOM},
+	{"HIP out of memory", metrics.CauseCUDAOOM},
 	{"MemoryError", metrics.CauseHostNoMemory},
 	{"Cannot allocate memory", metrics.CauseHostNoMemory},
 	{"can't start new thread", metrics.CauseHostNoMemory},
-	{"CUDA out of memory", metrics.CauseCUDAOOM},
 	{"KeyboardInterrupt", metrics.CauseStopped},
 }
 

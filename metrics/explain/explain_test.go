@@ -163,3 +163,12 @@ func TestSecretsAreMasked(t *testing.T) {
 		}
 	}
 }
+
+// Of an output that lists processes alone, each card is told with its processes.
+func TestProcessesWithoutCards(t *testing.T) {
+	r := explained(t, []byte("# gpu         pid   type     sm    mem    enc    dec    command\n# Idx           #    C/G      %      %      %      %    name\n"+
+		"    0        575     C     99     22      -      -    python3\n    1        576     C     98     22      -      -    python3\n"))
+	if len(r.GPUs) != 2 || r.GPUs[1].Index == nil || *r.GPUs[1].Index != 1 || len(r.GPUs[1].Processes) != 1 || *r.GPUs[1].Processes[0].PID != 576 {
+		t.Errorf("%s", r.Text(""))
+	}
+}

@@ -36,6 +36,7 @@ func (r *Report) gpu(data []byte) {
 			figures(r.GPUs[len(r.GPUs)-1].Figures).put("host_mem_total_kb", rep.MemTotalKB.V, rep.MemTotalKB.OK)
 		}
 	}
+	r.bareProcesses(&rep)
 	if rep.ProcsUnknown {
 		r.find("processes-unknown", metrics.SeverityInfo, "", "the tool could not list the processes on the GPUs", "Not Supported is not none", "")
 	}
@@ -46,6 +47,25 @@ func (r *Report) gpu(data []byte) {
 		r.judgeGPU(&rep.Rows[i])
 	}
 	r.ghosts(&rep)
+}
+
+// bareProcesses tells of GPUs of which only the processes are known.
+func (r *Report) bareProcesses(rep *nvidia.Report) {
+	if len(rep.Rows) > 0 {
+		return
+	}
+	at := map[string]int{}
+	for _, p := range rep.Procs {
+		key := fmt.Sprint(p.GPU, p.UUID)
+		i, there := at[key]
+		if !there {
+			row := nvidia.Row{Index: p.GPU, UUID: p.UUID, GI: -1, CI: -1, Device: -1}
+			i = len(r.GPUs)
+			at[key] = i
+			r.GPUs = append(r.GPUs, gpuRow(&row))
+		}
+		r.GPUs[i].Processes = append(r.GPUs[i].Processes, process(p))
+	}
 }
 
 func (r *Report) failure(f nvidia.Failure) {
