@@ -1,0 +1,166 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runvigil/runvigil/launch"
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote"
+)
+
+// captured runs f with options whose output goes to a file, and gives what was
+// written.
+func captured(t *testing.T, o *options, f func() error) (string, error) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	o.io = stdio{in: null, out: file, err: file}
+	runErr := f()
+	out, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), runErr
+}
+
+func TestGuardInTheConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.toml")
+	const before = "theme = \"dark\" # mine\n\n[node.gpu7]\nhost = \"root@10.0.0.7\"\n"
+	if err := os.WriteFile(file, []byte(before), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	o := &options{config: file, interval: time.Second}
+	add := guardOptions{deny: []string{"fp8*"}, why: "degrades the model noticeably"}
+	out, err := captured(t, o, func() error { return guard(t.Context(), o, "gpu7", "add", "kv-cache-dtype", add) })
+	if err != nil || !strings.Contains(out, `+ flag = "kv-cache-dtype"`) || strings.Contains(out, "theme") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(data), before) {
+		t.Errorf("%v: what was there changed:\n%s", err, data)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode became %v, %v", info.Mode(), err)
+	}
+	if err := o.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	out, err = captured(t, o, func() error { return guard(t.Context(), o, "gpu7", "list", "", guardOptions{}) })
+	if err != nil || out != "kv-cache-dtype  deny fp8*  (config): degrades the model noticeably\n" {
+		t.Errorf("%v: %q", err, out)
+	}
+	if _, err = captured(t, o, func() error { return guard(t.Context(), o, "gpu7", "remove", "kv-cache-dtype", guardOptions{}) }); err != nil {
+		t.Error(err)
+	}
+	if data, err = os.ReadFile(file); err != nil || strings.TrimSpace(string(data)) != strings.TrimSpace(before) {
+		t.Errorf("%v: after adding and removing:\n%s", err, data)
+	}
+	if _, err = captured(t, o, func() error { return guard(t.Context(), o, "gpu7", "remove", "kv-cache-dtype", guardOptions{}) }); err == nil || !strings.Contains(err.Error(), "no guard on") {
+		t.Errorf("removing what is not there: %v", err)
+	}
+}
+
+func TestGuardRefusesWhatMakesNoSense(t *testing.T) {
+	for name, c := range map[string]struct {
+		action, flag string
+		g            guardOptions
+		readOnly     bool
+		want         string
+	}{
+		"no such action": {"set", "x", guardOptions{}, false, "list, add or remove"},
+		"no flag":        {"add", "", guardOptions{}, false, "name the flag"},
+		"no reason":      {"add", "x", guardOptions{deny: []string{"y"}}, false, "has no why"},
+		"no rule":        {"add", "x", guardOptions{why: "z"}, false, "allows and denies nothing"},
+		"bad range":      {"add", "x", guardOptions{allow: []string{"9..1"}, why: "z"}, false, "is empty"},
+		"why of a list":  {"list", "", guardOptions{why: "z"}, false, "belong to"},
+		"read-only":      {"add", "x", guardOptions{deny: []string{"y"}, why: "z", onNode: true}, true, "--read-only"},
+	} {
+		o := &options{readOnly: c.readOnly, config: filepath.Join(t.TempDir(), "none.toml")}
+		_, err := captured(t, o, func() error { return guard(t.Context(), o, "gpu7", c.action, c.flag, c.g) })
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestGuardsFileOnTheNode(t *testing.T) {
+	conn, err := remote.Dial(t.Context(), remote.Target{}, remote.Options{Dialer: remote.DialerLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	file := filepath.Join(t.TempDir(), "my data", "it's.toml")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if _, exists, err := readOnNode(ctx, conn, file); exists || err != nil {
+		t.Errorf("a file that is not there: %v, %v", exists, err)
+	}
+	one := launch.EncodeGuards([]metrics.Guard{{Flag: "kv-cache-dtype", Deny: []string{"fp8*"}, Why: "it's the owner's $HOME `rule` \\n"}})
+	if err := replaceOnNode(ctx, conn, file, nil, false, one); err != nil {
+		t.Fatal(err)
+	}
+	got, exists, err := readOnNode(ctx, conn, file)
+	if !exists || err != nil || string(got) != string(one) {
+		t.Errorf("%v, %v:\n%s", exists, err, got)
+	}
+	// Somebody else's change in between is not overwritten.
+	if err := replaceOnNode(ctx, conn, file, []byte("old"), true, nil); err == nil || !strings.Contains(err.Error(), "changed it meanwhile") {
+		t.Errorf("a changed file: %v", err)
+	}
+	if err := replaceOnNode(ctx, conn, file, nil, false, nil); err == nil {
+		t.Error("a file that came meanwhile was overwritten")
+	}
+	if err := replaceOnNode(ctx, conn, file, one, true, append(one, "\n\n"...)); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if err := replaceOnNode(ctx, conn, "/proc/none/x", nil, false, one); err == nil {
+		t.Error("a place that cannot be written to was no error")
+	}
+
+	now := func() time.Time { return time.Unix(1, 0) }
+	if f := nodeGuards(ctx, conn, file, now); f.Kind != metrics.KindGuards || f.Name != "node" || !strings.Contains(string(f.Data), "kv-cache-dtype") {
+		t.Errorf("%s %s: %s", f.Kind, f.Name, f.Data)
+	}
+	if err := os.WriteFile(file, []byte("[[guards]]\nflag = \"x\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := nodeGuards(ctx, conn, file, now); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "allows and denies nothing") {
+		t.Errorf("a mistake in the file: %s %s", f.Kind, f.Data)
+	}
+	if f := nodeGuards(ctx, conn, file+".none", now); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "does not exist") {
+		t.Errorf("no file: %s %s", f.Kind, f.Data)
+	}
+}
+
+func TestGuardsPath(t *testing.T) {
+	for _, c := range []struct {
+		config metrics.Config
+		want   string
+	}{
+		{metrics.Config{}, ""},
+		{metrics.Config{GuardsFile: "/g.toml", Datasets: []string{"/d/x.jsonl"}}, "/g.toml"},
+		{metrics.Config{Datasets: []string{"/data/run/raw/*.jsonl"}}, "/data/run/raw/runvigil-guards.toml"},
+		{metrics.Config{Datasets: []string{"/data/*/raw/*.jsonl"}}, "/data/runvigil-guards.toml"},
+	} {
+		if got := guardsPath(c.config); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.config, got, c.want)
+		}
+	}
+}
