@@ -96,7 +96,7 @@ func rocmByUnit(row *Row, cells, cols []string) {
 	put("power.limit", watts, 1)
 	put("clocks.current.sm", clocks, 0)
 	put("clocks.current.memory", clocks, 1)
-	if strings.Join(cols[len(cols)-2:], " ") == "VRAM% GPU%" && len(shares) >= 2 {
+	if strings.HasSuffix(strings.Join(cols, " "), "VRAM% GPU%") && len(shares) >= 2 {
 		put("utilization.gpu", shares, len(shares)-1)
 		row.MemPercent = ParseNum(shares[len(shares)-2])
 	}

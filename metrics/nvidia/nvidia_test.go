@@ -417,6 +417,7 @@ func FuzzParseAny(f *testing.F) {
 		f.Add(capture(f, n))
 	}
 	f.Add([]byte(migTable))
+	f.Add([]byte("00000\nGPU\n0  ROCm SMI")) // a header of one column
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, _ := ParseAny(data)
 		clean := func(s string) {
