@@ -52,12 +52,13 @@ func sectionID(path string, sec *section) string {
 // oldest first, numbered in that order.
 func (b *Board) startList(servers []*serverState) []metrics.Start {
 	out := slices.Clone(b.imported)
+	logged := map[string]bool{} // ids of starts that were told by a log just now
 	owner := map[*section]*serverState{}
 	for _, s := range servers {
 		if sec := b.sectionOf(s); sec != nil {
 			owner[sec] = s
 		} else if s.s.PID != 0 { // an endpoint tells no start
-			out = b.mergeStart(out, b.bareStart(s))
+			out, _ = b.mergeStart(out, b.bareStart(s), logged)
 		}
 	}
 	for _, path := range sortedLogs(b.logs) {
@@ -69,7 +70,9 @@ func (b *Board) startList(servers []*serverState) []metrics.Start {
 			if sec.headless && i < len(l.work.sections)-1 && sec.flags == nil && sec.level.peak.tps == 0 {
 				continue // a shred of a start of which nothing is known
 			}
-			out = b.mergeStart(out, b.sectionStart(l, i, owner[sec]))
+			var id string
+			out, id = b.mergeStart(out, b.sectionStart(l, i, owner[sec]), logged)
+			logged[id] = true
 		}
 	}
 	slices.SortStableFunc(out, func(a, c metrics.Start) int { return a.At.Compare(c.At) })
@@ -86,13 +89,36 @@ func (b *Board) startList(servers []*serverState) []metrics.Start {
 	return out
 }
 
-// mergeStart adds what the log shows to a start that was told, or appends it.
-func (b *Board) mergeStart(list []metrics.Start, s metrics.Start) []metrics.Start {
-	for i := range list {
+// sameAs finds the start in a list that another report is of: by its id, else
+// the nearest in time that nothing speaks against. Starts may follow each other
+// within minutes (a crash, and the way back), so neither two parts of logs nor
+// two processes nor two sizes of the pool are ever one start.
+func (b *Board) sameAs(list []metrics.Start, s metrics.Start, logged map[string]bool) int {
+	best, nearest := -1, sameStart+1
+	process := func(id string) bool { return b.session.BootID != "" && strings.HasPrefix(id, b.session.BootID+":") }
+	for i, o := range list {
+		if o.ID == s.ID {
+			return i
+		}
+		d := o.At.Sub(s.At).Abs()
+		switch {
+		case o.At.IsZero() || d >= nearest, logged[o.ID], process(o.ID) && process(s.ID):
+		case o.Capacity != nil && s.Capacity != nil && math.Abs(*o.Capacity-*s.Capacity) > 0.01**s.Capacity:
+		default:
+			best, nearest = i, d
+		}
+	}
+	return best
+}
+
+// mergeStart adds what the log shows to a start that was told, or appends it; id
+// is the start's in the list. A start of which only the log is left keeps the id
+// under which it was told.
+func (b *Board) mergeStart(list []metrics.Start, s metrics.Start, logged map[string]bool) (out []metrics.Start, id string) {
+	if i := b.sameAs(list, s, logged); i >= 0 {
 		o := &list[i]
-		d := o.At.Sub(s.At)
-		if o.ID != s.ID && (d < -sameStart || d > sameStart || o.At.IsZero()) {
-			continue
+		if s.Imported {
+			s.ID, s.Imported = o.ID, o.Imported
 		}
 		s.No, s.Note, s.GuardBroken, s.Override = o.No, o.Note, o.GuardBroken, o.Override
 		if o.Label != "" {
@@ -121,9 +147,9 @@ func (b *Board) mergeStart(list []metrics.Start, s metrics.Start) []metrics.Star
 			s.Outcome, s.Cause, s.CauseTxt = o.Outcome, o.Cause, o.CauseTxt
 		}
 		list[i] = s
-		return list
+		return list, s.ID
 	}
-	return append(list, s)
+	return append(list, s), s.ID
 }
 
 func (b *Board) bareStart(s *serverState) metrics.Start {
