@@ -77,6 +77,7 @@ simulated node.`,
 	f.BoolVar(&o.ascii, "ascii", false, "draw with ASCII characters only")
 	f.StringVar(&o.theme, "theme", "", "auto, light or dark (default auto: the terminal is asked)")
 	f.StringVar(&o.logFile, "log-file", "", "write runvigil's own log to this file")
+	root.AddCommand(newRestart(o), newStop(o), newStart(o))
 	root.AddCommand(newStarts(o), newGuard(o))
 	root.AddCommand(newWatch(o), newDemo(o), newCheck(o), newRecord(o), newReplay(o), newWait(o), newReport(o), newExplain(o), newVersion(o))
 	return root

@@ -203,3 +203,45 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	f.offset += int64(len(rest))
 	return rest, found, nil
 }
+
+// maxRead bounds a file that is read as a whole, in bytes.
+const maxRead = 1 << 20
+
+// ReadFile reads a small file of the node.
+func ReadFile(ctx context.Context, r Runner, path string) ([]byte, error) {
+	return readBytes(ctx, r, path, 1, maxRead)
+}
+
+// ReadLog reads what the newest server of a journal has written, at most the
+// last limit bytes. It may hold secrets of the server's: mask it.
+func ReadLog(ctx context.Context, r Runner, j metrics.Journal, limit int) ([]byte, error) {
+	if j.Log == "" {
+		return nil, errors.New("the journal names no log")
+	}
+	return readBytes(ctx, r, j.Log, j.Offset+1, limit)
+}
+
+// readBytes reads a file from a 1-based byte on, at most the last limit bytes.
+func readBytes(ctx context.Context, r Runner, path string, from int64, limit int) ([]byte, error) {
+	n := nonce(NewID(time.Now()))
+	var l lines
+	l.set("N", n)
+	l.set("F", path)
+	l.add(`{ if [ -r "$F" ] && [ -f "$F" ]; then printf '\n%%s text\n' "$N"; tail -c +%d "$F" | tail -c %d; printf '\n%%s end\n' "$N"; else printf '\n%%s failed it cannot be read\n' "$N"; fi; }`, from, limit)
+	if l.err != nil {
+		return nil, l.err
+	}
+	out, err := r.Run(ctx, l.b.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	_, rest, found := strings.Cut(string(out), "\n"+n+" text\n")
+	if !found {
+		return nil, errors.New("it cannot be read")
+	}
+	i := strings.LastIndex(rest, "\n"+n+" end\n")
+	if i < 0 {
+		return nil, errors.New("the node's answer was cut short")
+	}
+	return []byte(rest[:i]), nil
+}

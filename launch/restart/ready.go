@@ -16,9 +16,13 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-// Watched is how long a new server is watched after its first token: one whose
-// memory is too tight ends with the first large prefill.
-const Watched = 8 * time.Second
+// Watched is how long a new server is watched after its first token, and
+// WatchedTight how long where little memory is left: such a one ends with the
+// first large prefill.
+const (
+	Watched      = 3 * time.Second
+	WatchedTight = 12 * time.Second
+)
 
 // askLimit is how long one request for a token may take: the first one may have
 // to wait for kernels that are compiled for it.
@@ -125,7 +129,8 @@ const lookServer = `
 st() { [ -r "/proc/$1/stat" ] && s=$(cat "/proc/$1/stat" 2>/dev/null) && s=${s##*) } && set -- $s && [ $# -ge 20 ] && state=$1 sid=$4 start=${20}; }
 if st "$P" && [ "$start" = "$S" ] && [ "$state" != Z ] && [ "$state" != X ]; then printf '\n%s alive\n' "$N"; fi
 for w in new old; do read -r i 2>/dev/null <"$D/pid.$w" && [ "$i" = "$P:$S" ] && read -r rc 2>/dev/null <"$D/rc.$w" && printf '\n%s rc %s\n' "$N" "$rc"; done
-inodes=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "$(printf 's/^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:[0-9A-F]* 0A \([^ ]* *\)\{5\}\([0-9]*\).*/\2/p' "$PORT")")
+h=$(printf '%04X' "$PORT")
+inodes=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "s/^ *[0-9]*: [0-9A-F]*:$h [0-9A-F]*:[0-9A-F]* 0A [^ ]* [^ ]* [^ ]* *[0-9]* *[0-9]* \([0-9]*\) .*/\1/p")
 if [ -n "$inodes" ]; then
 	for p in /proc/[0-9]*; do
 		p=${p#/proc/}

@@ -20,7 +20,7 @@ const step = 100 * time.Millisecond
 // serverScale shortens the start of a server that is launched here to some ten
 // seconds: a restart must end within 40, of which a server that drains may take
 // 20 before it is killed.
-const serverScale = 0.018
+const serverScale = 0.013
 
 // clientScale shortens what a client that is started here takes before its first
 // request.

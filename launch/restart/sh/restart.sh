@@ -296,7 +296,8 @@ listens() {
 	[ "$ROWS" -gt 0 ]
 }
 holder() { # port: who listens, for people
-	ho_found=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "$(printf 's/^ *[0-9]*: [0-9A-F]*:%04X [0-9A-F]*:[0-9A-F]* 0A \([^ ]* *\)\{5\}\([0-9]*\).*/\2/p' "$1")")
+	ho_hex=$(printf '%04X' "$1")
+	ho_found=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | sed -n "s/^ *[0-9]*: [0-9A-F]*:$ho_hex [0-9A-F]*:[0-9A-F]* 0A [^ ]* [^ ]* [^ ]* *[0-9]* *[0-9]* \([0-9]*\) .*/\1/p")
 	for ho in /proc/[0-9]*; do
 		ho_l=$(ls -l "$ho/fd" 2>/dev/null)
 		for ho_i in $ho_found; do

@@ -1,0 +1,547 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/runvigil/runvigil/launch"
+	"github.com/runvigil/runvigil/launch/forecast"
+	"github.com/runvigil/runvigil/launch/restart"
+	"github.com/runvigil/runvigil/launch/starts"
+	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/explain"
+)
+
+// Exit codes of restart, stop and start; docs/exit-codes.md has them too.
+const (
+	exitRefused exitError = 1 // refused or declined: nothing was touched
+	exitServer  exitError = 2 // the new server ended, or gave no token
+	exitHeld    exitError = 4 // something could not be ended or is not free
+)
+
+// actFlags are the choices of restart, stop and start.
+type actFlags struct {
+	set, unset, env, unsetEnv []string
+	client, override          string
+	drain, term               time.Duration
+	abort, wayBack            bool
+	dryRun, asJSON, yes       bool
+	start, command            string
+}
+
+func (f *actFlags) edits(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.set, "set", nil, "give a flag a value: FLAG=VALUE, or FLAG for one without a value")
+	fl.StringArrayVar(&f.unset, "unset", nil, "remove a flag")
+	fl.StringArrayVar(&f.env, "env", nil, "give an environment variable a value: NAME=VALUE")
+	fl.StringArrayVar(&f.unsetEnv, "unset-env", nil, "remove an environment variable")
+	fl.StringVar(&f.override, "override", "", "the reason for breaking a guard that allows it")
+}
+
+func (f *actFlags) stopping(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.client, "client", "keep", "what becomes of the client: keep, stop or restart")
+	fl.DurationVar(&f.drain, "drain", 0, "how long requests may end by themselves before SIGTERM")
+	fl.DurationVar(&f.term, "term-wait", restart.DefaultTermWait, "how long the server may take after SIGTERM before SIGKILL")
+	fl.BoolVar(&f.abort, "abort", false, "make the engine give its requests up after the drain (only with --client stop or restart)")
+}
+
+func (f *actFlags) common(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.dryRun, "dry-run", false, "show the plan and do nothing")
+	fl.BoolVar(&f.asJSON, "json", false, "print the plan of a dry run as one JSON object")
+	fl.BoolVar(&f.yes, "yes", false, "do not ask")
+}
+
+// An act is one restart, stop or start under way.
+type act struct {
+	o      *options
+	n      *node
+	run    *runner
+	flags  actFlags
+	op     restart.Op
+	snap   *metrics.Snapshot
+	server *metrics.Server
+	seen   restart.Seen
+	draft  *launch.Draft
+	fore   forecast.Forecast
+	broken []launch.Broken
+	plan   restart.Plan
+	notes  []string
+}
+
+// doAct plans one operation, shows it, has it confirmed, and follows it.
+func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFlags) error {
+	if o.readOnly && !f.dryRun {
+		return usagef("--read-only: this runvigil does not act on the node; --dry-run shows what it would do")
+	}
+	if f.asJSON && !f.dryRun {
+		return usagef("--json belongs to --dry-run")
+	}
+	switch restart.Client(f.client) {
+	case "", restart.ClientKeep, restart.ClientStop, restart.ClientRestart:
+	default:
+		return usagef("--client is %q; it may be keep, stop or restart", f.client)
+	}
+	if op == restart.Stop && restart.Client(f.client) == restart.ClientRestart {
+		return usagef("stop --client restart would start the client with no server; choose keep or stop")
+	}
+	n, err := o.openNode(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer n.close()
+	a := &act{o: o, n: n, run: newRunner(n), flags: f, op: op}
+	defer a.run.close()
+	if err := a.prepare(ctx); err != nil {
+		return err
+	}
+	if f.dryRun {
+		return a.dryRun()
+	}
+	a.show()
+	if a.plan.Refused() {
+		return exitRefused
+	}
+	if err := a.confirm(); err != nil {
+		return err
+	}
+	return a.carry(ctx)
+}
+
+// prepare looks at the node and computes the plan.
+func (a *act) prepare(ctx context.Context) error {
+	snap, err := look(ctx, a.n)
+	if err != nil {
+		return err
+	}
+	if snap.Link.Status != metrics.LinkUp && snap.BootID == "" {
+		return fmt.Errorf("%s: %s", a.n.name, first(snap.Link.Reason, "the node did not answer"))
+	}
+	a.snap = snap
+	if known, _, err := starts.Load(a.n.state.dir); err == nil && len(snap.Starts) == 0 {
+		snap.Starts = known
+	}
+	for i := range snap.Servers {
+		if s := &snap.Servers[i]; s.PID > 0 && s.State != metrics.ServerDown {
+			a.server = s
+			break
+		}
+	}
+	if err := a.lookBack(ctx); err != nil {
+		return err
+	}
+	if err := a.edit(ctx); err != nil {
+		return err
+	}
+	facts := forecast.FactsOf(snap, a.server, a.seen.Launch)
+	in := restart.Input{
+		ID: restart.NewID(time.Now()), Node: a.n.name, Snap: snap, Server: a.server, Seen: a.seen, Draft: a.draft,
+		Options: restart.Options{
+			Op: a.op, Client: restart.Client(a.flags.client), Drain: a.flags.drain, TermWait: a.flags.term, Abort: a.flags.abort,
+			WayBack: a.flags.wayBack, Override: a.flags.override,
+		},
+	}
+	if a.draft != nil {
+		edited := a.draft.Launch()
+		guards, err := a.guards(ctx)
+		if err != nil {
+			return err
+		}
+		a.broken = launch.Judge(edited, guards, launch.Resolved(a.server))
+		in.Broken, in.Problems = a.broken, launch.Problems(edited, facts.Machine())
+		a.fore = forecast.Make(edited.Masked(), facts, snap.Starts)
+	}
+	a.plan = restart.New(in)
+	if a.plan.Refused() {
+		return nil
+	}
+	refusals, notes, err := restart.Check(ctx, a.run, a.plan)
+	if err != nil {
+		return unreachable(a.n, err)
+	}
+	a.plan.Refusals, a.notes = refusals, notes
+	return nil
+}
+
+// lookBack reads the launch that is stopped, or, for start, the one that was.
+func (a *act) lookBack(ctx context.Context) error {
+	pid := 0
+	if a.op != restart.Start {
+		if a.server == nil {
+			return fmt.Errorf("%s: no server runs; `runvigil start %s` starts one", a.n.name, a.n.name)
+		}
+		pid = a.server.PID
+	}
+	var err error
+	a.seen, err = restart.Look(ctx, a.run, pid)
+	switch {
+	case errors.Is(err, restart.ErrNothingSaved) && (a.flags.command != "" || a.flags.start != ""):
+	case err != nil:
+		return unreachable(a.n, err)
+	}
+	if a.server != nil && pid > 0 && a.seen.Launch.Start != a.server.Start {
+		return fmt.Errorf("%s: process %d is another one by now; try again", a.n.name, pid)
+	}
+	if a.server != nil && a.seen.Launch.Version == "" {
+		a.seen.Launch.Version = a.server.Version
+	}
+	return nil
+}
+
+// edit makes the draft of what is to be started.
+func (a *act) edit(context.Context) error {
+	if a.op == restart.Stop {
+		return nil
+	}
+	base := a.seen.Launch
+	if a.flags.command != "" {
+		script, err := launch.ParseScript([]byte(a.flags.command))
+		if err != nil {
+			return usagef("--command: %w", err)
+		}
+		if dynamic := script.Dynamic(); len(dynamic) > 0 {
+			return usagef("--command: only a run of it tells %s; write the values out", strings.Join(dynamic, ", "))
+		}
+		given := script.Launch()
+		given.BootID, given.Here = base.BootID, base.Here
+		if given.Dir == "" {
+			given.Dir = base.Dir
+		}
+		if given.Log == "" && (base.LogHow == launch.LogFile || base.LogHow == launch.LogTee) {
+			given.Log, given.LogHow = base.Log, base.LogHow
+		}
+		a.seen.Launch, a.seen.Saved = given, ""
+		base = given
+	}
+	a.draft = launch.NewDraft(base)
+	if a.flags.start != "" {
+		s, err := a.startByName(a.flags.start)
+		if err != nil {
+			return err
+		}
+		if err := a.draft.Take("start "+a.flags.start, s.Argv); err != nil {
+			return usageError{err}
+		}
+	}
+	for _, e := range a.edits() {
+		if err := a.draft.Do(e); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+func (a *act) edits() []launch.Edit {
+	var out []launch.Edit
+	for _, s := range a.flags.set {
+		name, value, found := strings.Cut(s, "=")
+		if !found {
+			value = "true"
+		}
+		out = append(out, launch.Edit{Kind: launch.SetFlag, Name: name, Value: value})
+	}
+	for _, s := range a.flags.unset {
+		out = append(out, launch.Edit{Kind: launch.UnsetFlag, Name: s})
+	}
+	for _, s := range a.flags.env {
+		name, value, _ := strings.Cut(s, "=")
+		out = append(out, launch.Edit{Kind: launch.SetEnv, Name: name, Value: value})
+	}
+	for _, s := range a.flags.unsetEnv {
+		out = append(out, launch.Edit{Kind: launch.UnsetEnv, Name: s})
+	}
+	return out
+}
+
+// startByName finds an earlier start by its id or number.
+func (a *act) startByName(name string) (metrics.Start, error) {
+	var known []string
+	for _, s := range a.snap.Starts {
+		if len(s.Argv) == 0 {
+			continue
+		}
+		if s.ID == name || fmt.Sprint(s.No) == strings.TrimPrefix(name, "#") {
+			return s, nil
+		}
+		known = append(known, fmt.Sprintf("%d (%s)", s.No, first(s.Label, s.ID)))
+	}
+	return metrics.Start{}, usagef("--start: no start %q with known flags; there are %s", name, first(strings.Join(known, ", "), "none"))
+}
+
+// guards are the owner's rules from the configuration and from the file beside
+// the data. A file that cannot be read stops the restart: a rule must not fail
+// silently.
+func (a *act) guards(ctx context.Context) ([]metrics.Guard, error) {
+	all := a.n.config.Guards
+	if a.n.config.GuardsFile == "" {
+		return all, nil
+	}
+	data, err := restart.ReadFile(ctx, a.run, a.n.config.GuardsFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: guards file %s: %w", a.n.name, a.n.config.GuardsFile, err)
+	}
+	there, err := launch.ParseGuards(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: guards file %s: %w", a.n.name, a.n.config.GuardsFile, err)
+	}
+	return append(there, all...), nil
+}
+
+// dryRunJSON is the object of --dry-run --json.
+type dryRunJSON struct {
+	Command       []string               `json:"command"`
+	Diff          []launch.Change        `json:"diff"`
+	Guards        []guardJSON            `json:"guards"`
+	Forecast      forecast.Report        `json:"forecast"`
+	Stops         []string               `json:"stops"`
+	NotReproduced []string               `json:"not_reproduced"`
+	BreakEven     forecast.BreakEvenJSON `json:"break_even"`
+	Refusals      []refusalJSON          `json:"refusals"`
+	Warnings      []string               `json:"warnings"`
+}
+
+type guardJSON struct {
+	Flag   string `json:"flag"`
+	Reason string `json:"reason"`
+}
+
+type refusalJSON struct {
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+	Way    string `json:"way"`
+}
+
+func (a *act) dryRun() error {
+	if !a.flags.asJSON {
+		a.show()
+	} else if err := a.printJSON(); err != nil {
+		return err
+	}
+	if a.plan.Refused() {
+		return exitRefused
+	}
+	return nil
+}
+
+func (a *act) printJSON() error {
+	p := a.plan
+	out := dryRunJSON{
+		Command: orEmpty(p.Command), Diff: orEmpty(p.Diff), Guards: []guardJSON{}, Forecast: a.fore.Report(), Stops: orEmpty(p.Stops),
+		NotReproduced: orEmpty(p.NotReproduced), BreakEven: a.fore.BreakEven.Report(), Refusals: []refusalJSON{},
+		Warnings: append(orEmpty(p.Warnings), a.notes...),
+	}
+	for _, b := range a.broken {
+		out.Guards = append(out.Guards, guardJSON{b.Flag, b.Reason})
+	}
+	for _, r := range p.Refusals {
+		out.Refusals = append(out.Refusals, refusalJSON{string(r.Code), r.Reason, r.Way})
+	}
+	enc := json.NewEncoder(a.o.io.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// show prints the plan.
+func (a *act) show() {
+	p, out := a.plan, a.o.io.out
+	section := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintln(out, title)
+		for _, l := range lines {
+			fmt.Fprintln(out, "  "+l)
+		}
+	}
+	var diff []string
+	for _, c := range p.Diff {
+		diff = append(diff, c.String())
+	}
+	section("command", []string{strings.Join(p.Command, " ")}[:min(1, len(p.Command))])
+	section("changes", diff)
+	if a.draft != nil {
+		section("forecast", forecastLines(a.fore))
+	}
+	section("stops", p.Stops)
+	section("is not the same", p.NotReproduced)
+	section("warnings", append(p.Warnings, a.notes...))
+	var refused []string
+	for _, r := range p.Refusals {
+		refused = append(refused, fmt.Sprintf("%s (%s): %s", r.Reason, r.Code, r.Way))
+	}
+	section("refused", refused)
+}
+
+// forecastLines are a forecast for a terminal.
+func forecastLines(f forecast.Forecast) []string {
+	var out []string
+	for _, w := range append(f.Outcomes, f.Warnings...) {
+		out = append(out, w.Level.String()+": "+w.Text)
+	}
+	line := func(name string, e forecast.Estimate, show func(float64) string, unit string) {
+		switch {
+		case !e.Known:
+			out = append(out, name+": unknown"+dash(e.Doubt))
+		case show(e.Low) == show(e.High):
+			out = append(out, name+": "+show(e.V)+unit)
+		default:
+			out = append(out, name+": "+show(e.Low)+" to "+show(e.High)+unit)
+		}
+	}
+	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
+	line("capacity", f.Capacity, metrics.Count, " tokens")
+	line("headroom", f.Headroom, two, " GiB on a GPU")
+	line("requests that fit", f.Fit, metrics.Count, "")
+	line("throughput", f.GenTPS, metrics.Count, " tok/s settled")
+	if f.BreakEven.Why != "" {
+		out = append(out, "break-even: "+f.BreakEven.Why)
+	}
+	return out
+}
+
+func dash(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// confirm has the node's name typed, unless --yes was given.
+func (a *act) confirm() error {
+	if a.flags.yes {
+		return nil
+	}
+	if !term.IsTerminal(int(a.o.io.in.Fd())) {
+		return usagef("there is no terminal to confirm on; give --yes to do it, or --dry-run to look")
+	}
+	fmt.Fprintf(a.o.io.out, "\nType the node's name (%s) to do it: ", a.n.name)
+	typed, err := bufio.NewReader(a.o.io.in).ReadString('\n')
+	if err != nil || strings.TrimSpace(typed) != a.n.name {
+		fmt.Fprintln(a.o.io.out, "nothing was done")
+		return exitRefused
+	}
+	return nil
+}
+
+// carry begins the plan and follows it to its end.
+func (a *act) carry(ctx context.Context) error {
+	out := a.o.io.out
+	if err := restart.Begin(ctx, a.run, a.plan); err != nil && !errors.Is(err, restart.ErrUnsure) {
+		return unreachable(a.n, err)
+	}
+	j, err := restart.Follow(ctx, a.run, a.plan.ID, func(l metrics.JournalLine) { fmt.Fprintln(out, a.journalText(l)) })
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.o.io.err, "runvigil: it goes on without us; its journal on the node is "+a.seen.Base+"/"+a.plan.ID+"/journal")
+	}
+	if err != nil {
+		return unreachable(a.n, err)
+	}
+	switch {
+	case j.State == metrics.JournalUntouched:
+		return exitRefused
+	case j.State == metrics.JournalDown:
+		return nil
+	case j.State == metrics.JournalFailed && !j.Exited && j.Why != "exited":
+		return exitHeld
+	case j.State == metrics.JournalFailed:
+		a.explain(ctx, j)
+		return exitServer
+	case j.Why == "superseded":
+		return exitRefused
+	}
+	say := func(s string) { fmt.Fprintln(out, "  "+s) }
+	tok, err := restart.Ready(ctx, a.run, a.plan, j, say)
+	if err == nil {
+		d := a.watchFor()
+		say(fmt.Sprintf("one token came back from process %d by %s in %s; watching it for %s", j.PID, tok.Path, tok.Took.Round(10*time.Millisecond), d))
+		err = restart.Stays(ctx, a.run, a.plan, j, d)
+	}
+	switch {
+	case errors.Is(err, restart.ErrServerEnded):
+		say(err.Error())
+		a.explain(ctx, j)
+		return exitServer
+	case err != nil:
+		return unreachable(a.n, err)
+	case j.Back:
+		say("the new launch failed; the last good one serves again")
+		return exitServer
+	}
+	say("it serves")
+	return nil
+}
+
+// watchFor is how long a server is watched after its first token: longer where
+// the forecast says that memory will not do, for that shows with the first large
+// prefill.
+func (a *act) watchFor() time.Duration {
+	for _, w := range append(a.fore.Outcomes, a.fore.Warnings...) {
+		if w.Level == metrics.SeverityCritical {
+			return restart.WatchedTight
+		}
+	}
+	return restart.Watched
+}
+
+// journalText is a line of the journal for a terminal.
+func (a *act) journalText(l metrics.JournalLine) string {
+	text := l.At.In(time.FixedZone(a.snap.Zone, a.snap.ZoneSec)).Format("15:04:05") + " " + string(l.Step)
+	for _, f := range l.Fields {
+		text += " " + f.Key + "=" + f.Value
+	}
+	if l.Text != "" {
+		text += "  " + l.Text
+	}
+	return text
+}
+
+// logTail bounds how much of a failed start's log is read, in bytes.
+const logTail = 4 << 20
+
+// explain says why the new server ended, from its part of the log.
+func (a *act) explain(ctx context.Context, j metrics.Journal) {
+	out := a.o.io.out
+	raw, err := restart.ReadLog(ctx, a.run, j, logTail)
+	if err != nil {
+		fmt.Fprintln(out, "  its log cannot be read: "+err.Error())
+		return
+	}
+	r, err := explain.Read(strings.NewReader(string(raw)), explain.KindServerLog)
+	cause := r.Primary()
+	if err != nil || cause == nil {
+		fmt.Fprintln(out, "  its log names no cause; the end of it:")
+		lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+		for _, l := range lines[max(0, len(lines)-8):] {
+			fmt.Fprintln(out, "    "+metrics.Mask(metrics.Clean(l, 200)))
+		}
+		return
+	}
+	text := "  cause: " + cause.Class
+	if cause.Detail != nil {
+		text += ": " + *cause.Detail
+	}
+	fmt.Fprintln(out, text)
+	for _, advice := range r.Advice {
+		fmt.Fprintln(out, "  → "+advice)
+	}
+	if back, ok := starts.WayBack(a.snap.Starts, a.n.config.Guards, ""); ok {
+		fmt.Fprintf(out, "  the way back: runvigil start %s --start %d (%s)\n", a.n.name, back.No, first(back.Label, back.ID))
+	}
+}
