@@ -172,3 +172,29 @@ func TestProcessesWithoutCards(t *testing.T) {
 		t.Errorf("%s", r.Text(""))
 	}
 }
+
+// What is cut, printed by Python or given as JSON tells what it can.
+func TestOtherForms(t *testing.T) {
+	info := `{"model_path": "/models/Q", "tp_size": 8, "mem_fraction_static": 0.88, "chunked_prefill_size": 8192, "max_total_num_tokens": 159277, "version": "0.5.9", "api_key": "sk-secretsecretsecret", "x": [1, 2`
+	python := `{'model_path': '/models/Q', 'tp_size': 8, 'mem_fraction_static': 0.88, 'enable_metrics': True, 'max_total_num_tokens': 159277, 'chunked_prefill_size': 8192, 'version': '0.5.9'}`
+	for name, text := range map[string]string{"cut": info, "cut in front": strings.Replace(strings.ReplaceAll(info[30:], ", ", ",\n"), `"`, "", 1), "python": python} {
+		r, err := Read(strings.NewReader(text), KindAuto)
+		if err != nil || or(r.Kind, "") != string(KindInfo) || num(r.CapacityTokens) != "159277" || or(r.Version, "") != "0.5.9" {
+			t.Errorf("%s: %v %s", name, err, r.Text(""))
+		}
+		if strings.Contains(r.Text(""), "secretsecret") {
+			t.Errorf("%s tells a secret", name)
+		}
+	}
+	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "vllm-0", "namespace": "llm"}, "spec": {"containers": [{"name": "vllm", "image": "vllm/vllm-openai"}]},
+ "status": {"phase": "Running", "containerStatuses": [{"name": "vllm", "ready": false, "restartCount": 7,
+ "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}}`
+	r := explained(t, []byte(pod))
+	if or(r.Kind, "") != string(KindKube) || r.Primary() == nil || r.Primary().Class != string(metrics.CauseHostOOMKilled) {
+		t.Errorf("pod as JSON: %s", r.Text(""))
+	}
+	r = explained(t, []byte(strings.Repeat("2026-02-24 12:00:00,123 INFO httpx: HTTP Request: POST http://127.0.0.1:8000/v1/completions \"HTTP/1.1 200 OK\"\n", 20)))
+	if or(r.Kind, "") != string(KindClient) || r.Primary() != nil {
+		t.Errorf("a client without progress: %s", r.Text(""))
+	}
+}

@@ -208,6 +208,9 @@ func Recognise(head []byte) Kind {
 	case isGPU && nvidia.Format(format) != nvidia.FormatCSV:
 		return KindGPU
 	}
+	if infoWord.Match(head) && len(pair.FindAllIndex(head, m.lines+8)) > m.lines/2 {
+		return KindInfo // its beginning is cut
+	}
 	access := len(accessLine.FindAllIndex(head, m.lines))
 	if isClient(head) && 2*access < m.lines {
 		return KindClient
@@ -241,12 +244,15 @@ func (m marks) engine() Kind {
 // accessLine is a line of an HTTP server about a request.
 var accessLine = regexp.MustCompile(`INFO:.{0,80}"[A-Z]+ \S+ HTTP/1\.[01]\\?" \d{3}`)
 
+// clientWord is what the libraries of clients print while all is well.
+var clientWord = regexp.MustCompile(`HTTP Request: (?:POST|GET) https?://|INFO[: ].{0,40}\b(?:httpx|openai|aiohttp)\b|urllib3\.connectionpool`)
+
 func isClient(head []byte) bool {
 	var c clientlog.State
 	c.Feed(head)
 	c.Flush()
 	_, bar := c.Progress()
-	return bar || len(c.Faults()) > 0 || c.OnlyHeader() || c.Finished() != "" || c.Unreachable() > 0
+	return bar || clientWord.Match(head) || len(c.Faults()) > 0 || c.OnlyHeader() || c.Finished() != "" || c.Unreachable() > 0
 }
 
 // isCollected tells records of a log collector, each of which holds a line of
@@ -264,6 +270,9 @@ func isCollected(data []byte) bool {
 func recogniseJSON(data []byte) Kind {
 	if isCollected(data) {
 		return KindAuto
+	}
+	if isPod(data) && json.Valid(data) {
+		return KindKube
 	}
 	if json.Valid(data) {
 		if l, err := prom.ParseLoads(data); err == nil && (len(l.Ranks) > 0 || l.Running.OK) {
@@ -293,10 +302,10 @@ func recogniseJSON(data []byte) Kind {
 		}
 	}
 	switch {
+	case rows == 0 && infoWord.Match(data):
+		return KindInfo
 	case rows > 0 && 2*rows >= lines || data[0] == '{' && lines == 1:
 		return KindRows
-	case bytes.Contains(data, []byte(`"server_args"`)) || bytes.Contains(data, []byte(`"mem_fraction_static"`)):
-		return KindInfo
 	}
 	return KindAuto
 }

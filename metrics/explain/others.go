@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -140,6 +141,9 @@ func (r *Report) rows(f *jsonl.File) {
 
 // kube reads what kubectl prints about pods.
 func (r *Report) kube(data []byte) {
+	if body := bytes.TrimSpace(data); len(body) > 0 && body[0] == '{' {
+		data = asYAML(body)
+	}
 	k := k8s.Parse(data)
 	for i := range k.Pods {
 		p := &k.Pods[i]

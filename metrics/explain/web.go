@@ -64,6 +64,10 @@ func (r *Report) metrics(data []byte) {
 func (r *Report) info(data []byte) {
 	i, err := prom.ParseInfo(data)
 	if err != nil {
+		i, err = prom.ParseInfo(salvage(data))
+		r.note("the object is cut, or no JSON: the members that are whole were read")
+	}
+	if err != nil {
 		r.note(err.Error())
 		return
 	}
