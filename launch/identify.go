@@ -55,6 +55,9 @@ if [ -n "$PP" ] && [ "$PP" != 0 ]; then
 	show parent "/proc/$PP/cmdline"
 	if ls "/proc/$PP/fd/" >/dev/null 2>&1; then links parentfd "/proc/$PP/fd"; fi
 fi
+F=$(tr '\000' '\n' <"/proc/$P/cmdline" 2>/dev/null | sed -n -e 's/^--config=//p' -e '/^--config$/{n;p;}' | tail -n 1)
+case $F in ''|/*) ;; *) F=/proc/$P/cwd/$F ;; esac
+if [ -n "$F" ] && [ -f "$F" ]; then show config "$F"; fi
 C=$(sed -n 's/^0:://p' "/proc/$P/cgroup" 2>/dev/null)
 for f in memory.max cpu.max; do if [ -r "/sys/fs/cgroup$C/$f" ]; then show "$f" "/sys/fs/cgroup$C/$f"; fi; done
 O=$(readlink "/proc/$P/fd/1" 2>/dev/null)
@@ -91,6 +94,7 @@ func ParseIdentify(raw []byte, nonce string, pid int) (Launch, error) {
 		return l, fmt.Errorf("identify pid %d: the node answered about pid %d", pid, l.PID)
 	}
 	l.cmdline(p.get("cmdline"))
+	l.flagsFile(p)
 	l.environ(p)
 	l.Dir, l.DirGone = strings.CutSuffix(strings.TrimSuffix(string(p.get("cwd")), "\n"), " (deleted)")
 	l.Exe = p.text("exe")
@@ -239,6 +243,22 @@ func (l *Launch) cmdline(raw []byte) {
 	if l.Engine == "" {
 		l.Unread = append(l.Unread, "its engine: the command is neither SGLang's nor vLLM's, flags are kept as text")
 	}
+}
+
+// flagsFile takes the flags that --config names, masked.
+func (l *Launch) flagsFile(p parts) {
+	if !p.has("config") || len(l.Argv) == 0 {
+		return
+	}
+	set, err := ParseFlagsFile(l.Catalogue(), p.get("config"))
+	if err != nil {
+		l.Unread = append(l.Unread, "the flags that --config names: "+err.Error())
+		return
+	}
+	for name, v := range set {
+		set[name] = metrics.MaskValue(name, v)
+	}
+	l.FileFlags = set
 }
 
 // engineOf tells the engine whose server a command starts.

@@ -17,10 +17,18 @@ func TestIdentifyScriptOnThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command("sleep", "60")
-	cmd.Args = []string{"sleep", "60"}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "my flags.yaml"), []byte("tp-size: 8\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "read wait; :", "sh", "--config", "my flags.yaml")
+	stdin, err := cmd.StdinPipe() // ends with this test, and with it the process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HF_TOKEN=hf_planted0123456789abc", "ODD=\n" + "n0 x"}
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, dir
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +43,7 @@ func TestIdentifyScriptOnThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := filepath.EvalSymlinks(cmd.Dir)
-	if err != nil {
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		t.Fatal(err)
 	}
 	if got.Dir != dir || got.Log != log.Name() || got.LogHow != LogFile || got.PPID != os.Getpid() || got.UID != os.Getuid() {
@@ -48,7 +55,10 @@ func TestIdentifyScriptOnThisMachine(t *testing.T) {
 	if v, _ := got.Getenv("ODD"); v != "\nn0 x" {
 		t.Errorf("a variable with a newline reads %q", v)
 	}
-	if !slices.Equal(got.Argv, []string{"sleep", "60"}) || len(got.Limits) < 10 || !got.Here.Known || got.Umask < 0 || got.CPUs == 0 {
+	if got.FileFlags["tp-size"] != "8" {
+		t.Errorf("the flags file gave %v", got.FileFlags)
+	}
+	if !slices.Equal(got.Argv, cmd.Args) || len(got.Limits) < 10 || !got.Here.Known || got.Umask < 0 || got.CPUs == 0 {
 		t.Errorf("argv %q, %d limits, umask %o, %d CPUs", got.Argv, len(got.Limits), got.Umask, got.CPUs)
 	}
 	sh = exec.Command("sh", "-s")

@@ -50,7 +50,7 @@ func place(target string) (log string, how How, note string) {
 }
 
 // pipe tells who reads the server's output. tee writes what it reads into the
-// files that it has open.
+// files that it was given; others that it has open it only inherited.
 func (l *Launch) pipe(p parts, target string) {
 	reader := argvOf(p.get("reader"))
 	if len(reader) == 0 {
@@ -61,24 +61,24 @@ func (l *Launch) pipe(p parts, target string) {
 	if path.Base(reader[0]) != "tee" {
 		return
 	}
-	var files []string
+	l.LogHow = LogTee
+	open := map[string]bool{}
 	for n, to := range p.pairs("readerfd") {
 		if log, how, _ := place(to); atoi(n) > 2 && how == LogFile {
-			files = append(files, log)
+			open[log] = true
 		}
 	}
-	slices.Sort(files)
-	l.LogHow = LogTee
-	if len(files) > 0 {
-		l.Log = files[0]
-		return
-	}
 	for _, a := range reader[1:] {
-		if !strings.HasPrefix(a, "-") {
-			if !path.IsAbs(a) {
-				a = path.Join(p.text("readercwd"), a)
-			}
+		if strings.HasPrefix(a, "-") {
+			continue
+		}
+		if !path.IsAbs(a) {
+			a = path.Join(p.text("readercwd"), a)
+		}
+		if l.Log == "" || open[a] {
 			l.Log = a
+		}
+		if open[a] {
 			return
 		}
 	}

@@ -117,7 +117,7 @@ func TestNotReproduced(t *testing.T) {
 		"deleted directory":           {[]string{"cwd", "/data/old (deleted)\n"}, "directory: /data/old no longer exists"},
 		"terminal":                    {[]string{"fd1", "/dev/pts/3\n", "fd2", "/dev/pts/3\n"}, "output: it went to the terminal /dev/pts/3"},
 		"pipe":                        {[]string{"fd1", "pipe:[77]\n", "reader", "svlogd\x00-tt\x00/var/log\x00"}, "through a pipe into `svlogd -tt /var/log`"},
-		"tee": {[]string{"fd1", "pipe:[77]\n", "fd2", "pipe:[77]\n", "reader", "tee\x00-a\x00x.log\x00", "readercwd", "/data\n"},
+		"tee": {[]string{"fd1", "pipe:[77]\n", "fd2", "pipe:[77]\n", "reader", "tee\x00-a\x00x.log\x00", "readercwd", "/data\n", "readerfd", "3 /data/x.log\n9 /a/lock\n"},
 			"appends to /data/x.log itself"},
 		"deleted log":     {[]string{"fd1", "/data/x.log (deleted)\n", "fd2", "/data/x.log (deleted)\n"}, "the file was deleted"},
 		"separate stderr": {[]string{"fd2", "/data/err.log\n"}, "standard error: it went to /data/err.log"},
@@ -147,6 +147,18 @@ func TestNotReproduced(t *testing.T) {
 		if got := l.NotReproduced(); !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, c.want) }) {
 			t.Errorf("%s: %q lacks %q", name, got, c.want)
 		}
+	}
+}
+
+func TestFlagsFileIsPartOfTheLaunch(t *testing.T) {
+	pairs := with(story(), "config", "kv-cache-dtype: fp8_e4m3\napi-key: sk-planted0123456789abc\n")
+	l, err := ParseIdentify(answer(pairs...), nonce, 206001)
+	if err != nil || l.Effective()["kv-cache-dtype"] != "fp8_e4m3" || l.FileFlags["api-key"] != "***" {
+		t.Errorf("%v: %v", err, l.FileFlags)
+	}
+	l, err = ParseIdentify(answer(with(pairs, "config", "a: {b: c}")...), nonce, 206001)
+	if err != nil || !slices.ContainsFunc(l.NotReproduced(), func(s string) bool { return strings.Contains(s, "--config names: line 1") }) {
+		t.Errorf("%v: %v", err, l.NotReproduced())
 	}
 }
 

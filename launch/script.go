@@ -38,8 +38,8 @@ type word struct {
 	// every run, perhaps through a variable. loose ones may become several words,
 	// or none.
 	static, known, loose bool
-	why           string // what makes it not static, e.g. "$MEM"
-	line          int
+	why                  string // what makes it not static, e.g. "$MEM"
+	line                 int
 }
 
 // ErrNoServer says that a script or command line starts no server.
