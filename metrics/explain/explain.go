@@ -14,7 +14,7 @@ const (
 	// through it; of other kinds the beginning and the end are read.
 	window = 32 << 20
 	// sniffBytes of the beginning, and of the window's end, tell the kind.
-	sniffBytes = 1 << 20
+	sniffBytes = 128 << 10
 	chunkBytes = 256 << 10
 )
 
