@@ -43,6 +43,7 @@ if ls "/proc/$P/fd/" >/dev/null 2>&1; then
 else s "unread fd"; fi
 links ns "/proc/$P/ns"
 links myns /proc/self/ns
+links myfd "/proc/$$/fd"
 show mystatus /proc/self/status
 show mylimits /proc/self/limits
 show mycgroup /proc/self/cgroup

@@ -87,11 +87,12 @@ func (l *Launch) pipe(p parts, target string) {
 // inherited finds descriptors that a restart would lose: those that the parent
 // has too under the same number, those that the command names, and sockets that
 // systemd handed over. Others cannot be told from what the server opened itself.
+// What every process of the node has open, our shell too, is not lost.
 func (l *Launch) inherited(p parts) {
-	fds, parent := p.fds(), p.pairs("parentfd")
+	fds, parent, mine := p.fds(), p.pairs("parentfd"), p.pairs("myfd")
 	for n, target := range fds {
 		num, err := strconv.Atoi(n)
-		if err != nil || num <= 2 {
+		if err != nil || num <= 2 || mine[n] == target {
 			continue
 		}
 		shared := parent[n] == target && !strings.HasPrefix(target, "anon_inode:") && target != "/dev/null"

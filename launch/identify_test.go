@@ -42,13 +42,13 @@ func story() []string {
 		"status", "Name:\tpython3\nUmask:\t0027\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t0 44 \nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\nCpus_allowed_list:\t0-31\nMems_allowed_list:\t0\n",
 		"cgroup", "0::/user.slice/user-0.slice/session-3.scope\n",
 		"oom", "-500\n", "cwd", "/data/eagle3\n", "exe", "/usr/bin/python3.12\n",
-		"fd", "0 /dev/null\n1 /data/logs/sglang inference.log\n2 /data/logs/sglang inference.log\n3 /data/lock\n4 anon_inode:[eventpoll]\n5 socket:[991]\n",
+		"fd", "0 /dev/null\n1 /data/logs/sglang inference.log\n2 /data/logs/sglang inference.log\n3 /data/lock\n4 anon_inode:[eventpoll]\n5 socket:[991]\n6 /everybody\n",
 		"fd0", "/dev/null\n", "fd1", "/data/logs/sglang inference.log\n", "fd2", "/data/logs/sglang inference.log\n",
 		"ns", "mnt mnt:[1]\npid pid:[2]\n", "myns", "mnt mnt:[1]\npid pid:[2]\n",
 		"mystatus", "Uid:\t0\t0\t0\t0\nGroups:\t0 44\nCapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-63\n",
 		"mylimits", limitsText, "mycgroup", "0::/user.slice/user-0.slice/session-9.scope\n", "me", "0\nroot\n", "user", "root\n",
 		"cpus", "0-63\n", "tools", "setsid\ntaskset\nrenice\n",
-		"parentfd", "3 /data/lock\n5 socket:[990]\n",
+		"parentfd", "3 /data/lock\n5 socket:[990]\n6 /everybody\n", "myfd", "3 /other\n6 /everybody\n",
 	}
 }
 
