@@ -98,6 +98,16 @@ func (r *Report) asWritten(data []byte, kind Kind) []byte {
 	if bare := unquote(data); len(bare) != len(data) {
 		data = bare
 	}
+	if isCollected(data) && !serverKind(orKind(kind, data)) {
+		if out := unpacked(data); orKind(kind, out) != KindAuto {
+			data = out
+		}
+	}
+	if bare := stripped(data, collectors); len(bare) != len(data) && !serverKind(orKind(kind, data)) {
+		if was, is := orKind(kind, data), orKind(kind, bare); is != KindAuto && (was == is || was == KindAuto) {
+			data = bare
+		}
+	}
 	out, first, sure := unfold(data)
 	if first == nil || !unfolds(kind, data) && !unfolds(kind, out) {
 		return data
@@ -112,14 +122,18 @@ func (r *Report) asWritten(data []byte, kind Kind) []byte {
 // unfolds tells whether a file is of a kind whose folds are undone: those of
 // tables and rows have a meaning of their own.
 func unfolds(kind Kind, data []byte) bool {
-	if kind == KindAuto {
-		kind = Recognise(sample(data))
+	kind = orKind(kind, data)
+	return serverKind(kind) || kind == KindClient
+}
+
+func serverKind(k Kind) bool { return k == KindServerLog || k == KindSGLang || k == KindVLLM }
+
+// orKind is the kind that was named, else the one that is recognised.
+func orKind(kind Kind, data []byte) Kind {
+	if kind != KindAuto {
+		return kind
 	}
-	switch kind {
-	case KindServerLog, KindSGLang, KindVLLM, KindClient:
-		return true
-	}
-	return false
+	return Recognise(sample(data))
 }
 
 // lineNo is the number in the file of a line of what was read.

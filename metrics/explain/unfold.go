@@ -2,7 +2,9 @@ package explain
 
 import (
 	"bytes"
+	"encoding/json"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -21,6 +23,18 @@ var strips = []*regexp.Regexp{
 	regexp.MustCompile(`^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\t`),
 }
 
+// collectors are what docker, kubectl, the journal and Ray put before every
+// line. The readers of servers' logs know them and use their times; other
+// readers get the lines without.
+var collectors = []*regexp.Regexp{
+	regexp.MustCompile(`^(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) \S{1,80} [\w./-]{1,80}\[\d+\]: ?`),
+	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] ?)?`),
+	regexp.MustCompile(`^\[pod/[^\] ]{1,200}\] ?`),
+	regexp.MustCompile(`^[A-Za-z0-9][\w.-]{0,80} {1,20}\| ?`),
+	regexp.MustCompile(`^\([A-Za-z_][\w.:]{0,80} pid=\d+[^)]{0,80}\) ?`),
+	regexp.MustCompile(`^\d{1,4}: `),
+}
+
 // ansi are the sequences of a terminal.
 var ansi = regexp.MustCompile("\x1b(?:\\[[0-9;:?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,512}(?:\x07|\x1b\\\\)|[()][A-Z0-9])")
 
@@ -31,8 +45,13 @@ func unquote(data []byte) []byte {
 	if bytes.IndexByte(data, 0x1b) >= 0 {
 		data = ansi.ReplaceAll(data, nil)
 	}
+	return stripped(data, strips)
+}
+
+// stripped takes off prefixes that nearly all lines share, up to three deep.
+func stripped(data []byte, prefixes []*regexp.Regexp) []byte {
 	for range 3 {
-		re := common(data)
+		re := common(data, prefixes)
 		if re == nil {
 			break
 		}
@@ -53,8 +72,8 @@ func unquote(data []byte) []byte {
 }
 
 // common finds a prefix that nearly all lines share.
-func common(data []byte) *regexp.Regexp {
-	counts := make([]int, len(strips))
+func common(data []byte, prefixes []*regexp.Regexp) *regexp.Regexp {
+	counts := make([]int, len(prefixes))
 	lines, numbered := 0, 0
 	last := -1
 	for line := range bytes.Lines(data) {
@@ -62,7 +81,7 @@ func common(data []byte) *regexp.Regexp {
 			continue
 		}
 		lines++
-		for i, re := range strips {
+		for i, re := range prefixes {
 			if re.Match(line) {
 				counts[i]++
 			}
@@ -78,14 +97,11 @@ func common(data []byte) *regexp.Regexp {
 	if lines == 0 {
 		return nil
 	}
-	for i, re := range strips {
-		if i > 0 && lines < 2 {
-			break
-		}
-		if counts[i]*20 < lines*19 {
+	for i, re := range prefixes {
+		if counts[i]*20 < lines*19 || lines < 2 && re == strips[1] {
 			continue
 		}
-		if (i == 3 || i == 4) && numbered*20 < lines*19 {
+		if (re == strips[3] || re == strips[4]) && (lines < 3 && last >= 1000 || numbered*20 < lines*19) {
 			continue // numbers that do not count lines are part of the text
 		}
 		return re
@@ -260,4 +276,23 @@ func reads(data []byte) int {
 	v.Feed(piece, vl)
 	v.Flush(vl)
 	return n
+}
+
+// unpacked takes the lines out of a log collector's JSON records.
+func unpacked(data []byte) []byte {
+	out := make([]byte, 0, len(data))
+	for line := range bytes.Lines(data) {
+		var rec struct{ Log, TextPayload, Message *string }
+		text := ""
+		if json.Unmarshal(line, &rec) == nil {
+			for _, s := range []*string{rec.Log, rec.TextPayload, rec.Message} {
+				if s != nil {
+					text = *s
+					break
+				}
+			}
+		}
+		out = append(append(out, strings.TrimRight(text, "\r\n")...), '\n')
+	}
+	return out
 }
