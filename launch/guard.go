@@ -59,15 +59,31 @@ func Judge(l Launch, guards []metrics.Guard, resolved map[string]string) []Broke
 }
 
 // Resolved is what the engine made of a server's flags that were absent or
-// "auto", for Judge of launches of the same model on the same node.
+// "auto", for Judge of launches of the same model on the same node: its own list
+// of arguments, and what its log names the KV type.
 func Resolved(s *metrics.Server) map[string]string {
 	out := map[string]string{}
 	if s == nil {
 		return out
 	}
-	line := flags.Parse(flags.For(s.Engine, s.Version), s.Argv)
-	if v, ok := line.Get("kv-cache-dtype"); s.KVDtype != "" && (!ok || isAuto(v)) {
-		out["kv-cache-dtype"] = Dtype(s.KVDtype)
+	cat := flags.For(s.Engine, s.Version)
+	line := flags.Parse(cat, s.Argv)
+	free := func(name string) bool {
+		v, ok := line.Get(name)
+		return !ok || isAuto(v)
+	}
+	for name, v := range s.Flags {
+		f, _, known := cat.Lookup("--" + strings.ReplaceAll(name, "_", "-"))
+		switch {
+		case !known || !free(f.Name) || v == "" || v == "None" || isAuto(v):
+		case v == "True" || v == "False":
+			out[f.Name] = strings.ToLower(v)
+		default:
+			out[f.Name] = metrics.MaskValue(f.Name, v)
+		}
+	}
+	if d := Dtype(s.KVDtype); d != "" && !isAuto(d) && free("kv-cache-dtype") {
+		out["kv-cache-dtype"] = d
 	}
 	return out
 }
@@ -87,7 +103,7 @@ func CheckGuard(g metrics.Guard) error {
 		if strings.TrimSpace(p) == "" {
 			return fmt.Errorf("the guard on %s has an empty pattern", flag)
 		}
-		if _, _, err := parseRange(p); err != nil {
+		if err := checkRange(p); err != nil {
 			return fmt.Errorf("the guard on %s: %w", flag, err)
 		}
 	}
@@ -140,45 +156,22 @@ func defaultOf(f flags.Flag, known bool) string {
 	return f.Default
 }
 
-// matches tells whether a value fits a pattern: a range ("0.80..0.90", ">=0.9"),
-// a number, or text with * and ?, without regard to case. A KV cache type fits
-// under each of its spellings.
+// matches tells whether a value fits a pattern, as metrics.Guard judges it; a KV
+// cache type fits under each of its spellings.
 func matches(pattern, value string) bool {
-	if lim, isRange, err := parseRange(pattern); isRange {
-		n, numErr := strconv.ParseFloat(value, 64)
-		return err == nil && numErr == nil && lim.has(n)
-	}
-	if p, err := strconv.ParseFloat(pattern, 64); err == nil {
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			return p == v
+	for _, p := range []string{pattern, Dtype(pattern)} {
+		for _, v := range []string{value, Dtype(value)} {
+			if hit, _ := (metrics.Guard{Deny: []string{p}}).Judge(v); hit {
+				return true
+			}
 		}
 	}
-	pattern, value = strings.ToLower(strings.TrimSpace(pattern)), strings.ToLower(value)
-	return glob(pattern, value) || glob(Dtype(pattern), Dtype(value))
+	return false
 }
 
-type limits struct {
-	low, high         float64
-	hasLow, hasHigh   bool
-	openLow, openHigh bool
-}
-
-func (l limits) has(v float64) bool {
-	const eps = 1e-9 // 0.9 as typed in two ways
-	switch {
-	case v != v:
-		return false
-	case l.hasLow && (v < l.low-eps || l.openLow && v <= l.low+eps):
-		return false
-	case l.hasHigh && (v > l.high+eps || l.openHigh && v >= l.high-eps):
-		return false
-	}
-	return true
-}
-
-// parseRange reads "A..B", "A..", "..B", ">A", ">=A", "<B" and "<=B"; ok is false
-// for other patterns.
-func parseRange(p string) (l limits, ok bool, err error) {
+// checkRange tells what is wrong with a pattern that is meant as a range: "A..B",
+// "A..", "..B", ">A", ">=A", "<B" or "<=B". Other patterns are text.
+func checkRange(p string) (err error) {
 	p = strings.TrimSpace(p)
 	num := func(s string) float64 {
 		v, e := strconv.ParseFloat(strings.TrimSpace(s), 64)
@@ -187,57 +180,25 @@ func parseRange(p string) (l limits, ok bool, err error) {
 		}
 		return v
 	}
+	if p[0] == '<' || p[0] == '>' {
+		num(strings.TrimPrefix(p[1:], "="))
+		return err
+	}
+	a, b, found := strings.Cut(p, "..")
 	switch {
-	case strings.HasPrefix(p, ">"):
-		rest, closed := strings.CutPrefix(p[1:], "=")
-		l = limits{low: num(rest), hasLow: true, openLow: !closed}
-	case strings.HasPrefix(p, "<"):
-		rest, closed := strings.CutPrefix(p[1:], "=")
-		l = limits{high: num(rest), hasHigh: true, openHigh: !closed}
+	case !found || strings.Trim(a+b, "0123456789.+-eE ") != "": // a path may hold two dots
+	case a == "" && b == "":
+		return fmt.Errorf("the range %q has no end", p)
+	case a == "":
+		num(b)
+	case b == "":
+		num(a)
 	default:
-		a, b, found := strings.Cut(p, "..")
-		if !found || strings.Trim(a+b, "0123456789.+-eE ") != "" {
-			return l, false, nil // text such as a path may hold two dots
-		}
-		if a != "" {
-			l.low, l.hasLow = num(a), true
-		}
-		if b != "" {
-			l.high, l.hasHigh = num(b), true
-		}
-		switch {
-		case a == "" && b == "":
-			err = fmt.Errorf("the range %q has no end", p)
-		case err == nil && l.hasLow && l.hasHigh && l.low > l.high:
-			err = fmt.Errorf("the range %q is empty: %v is above %v", p, l.low, l.high)
+		if low, high := num(a), num(b); err == nil && low > high {
+			return fmt.Errorf("the range %q is empty: %v is above %v", p, low, high)
 		}
 	}
-	return l, true, err
-}
-
-// glob matches * (any run) and ? (one character); all else is literal.
-func glob(pattern, s string) bool {
-	p, t := []rune(pattern), []rune(s)
-	i, j, star, mark := 0, 0, -1, 0
-	for j < len(t) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == t[j]):
-			i++
-			j++
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
+	return err
 }
 
 // Dtype is a KV cache type in the spelling of the engines' flags: fp8_e4m3 for

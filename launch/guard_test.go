@@ -62,7 +62,12 @@ func TestResolvedOnlyWhereTheServerWasFree(t *testing.T) {
 	if d := cmp.Diff(map[string]string{"kv-cache-dtype": "fp8_e4m3"}, Resolved(s)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	s.Argv = serve("--kv-cache-dtype", "fp8_e4m3").Argv
+	s.Flags = map[string]string{"mem_fraction_static": "0.879", "chunked_prefill_size": "8192", "disable_radix_cache": "False", "kv_cache_dtype": "auto", "api_key": "None", "odd_one": "1"}
+	want := map[string]string{"kv-cache-dtype": "fp8_e4m3", "chunked-prefill-size": "8192", "disable-radix-cache": "false"}
+	if d := cmp.Diff(want, Resolved(s)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	s.Argv, s.Flags = serve("--kv-cache-dtype", "fp8_e4m3").Argv, nil
 	if got := Resolved(s); len(got) != 0 {
 		t.Errorf("a server told to use fp8 says nothing about auto, got %v", got)
 	}

@@ -41,7 +41,7 @@ func FactsOf(snap *metrics.Snapshot, s *metrics.Server, base launch.Launch) Fact
 	f.Capacity, f.Headroom, f.FreeAtStart, f.KVPool = s.Capacity, s.Headroom, s.FreeAtStart, s.KVPool
 	f.BytesPerTok, f.KVDtype, f.ContextLen, f.MaxRunning = s.BytesPerTok, s.KVDtype, s.ContextLen, s.MaxRunning
 	f.Step, f.Running, f.Queued, f.PerRequest = s.Step, s.Running, s.Queued, s.PerRequest
-	f.Settled = s.Gen.Settled
+	f.Settled, f.Resolved = s.Gen.Settled, launch.Resolved(s)
 	f.Grown = s.Gen.Settled.Known && !s.Gen.Ramp
 	if s.HiCache.On && s.State != metrics.ServerDown {
 		f.Pinned = s.HiCache.HostGB

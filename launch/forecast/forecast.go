@@ -26,9 +26,12 @@ type Facts struct {
 	KVPool      metrics.Figure // GiB of the KV pool on a GPU
 	BytesPerTok metrics.Figure // bytes a token a GPU
 	KVDtype     string         // as the engine's log names it
-	ContextLen  metrics.Figure
-	MaxRunning  metrics.Figure
-	TP          int // 0 unknown
+	// Resolved is what the engine chose for flags that were absent, by canonical
+	// name (see launch.Resolved).
+	Resolved   map[string]string
+	ContextLen metrics.Figure
+	MaxRunning metrics.Figure
+	TP         int // 0 unknown
 
 	GPUs   int
 	GPUGiB metrics.Figure // memory of one GPU; of unequal ones the smallest

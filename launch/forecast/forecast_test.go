@@ -109,6 +109,21 @@ func TestVLLM(t *testing.T) {
 	}
 }
 
+func TestFractionThatTheEngineChose(t *testing.T) {
+	f := present()
+	f.Launch = edited()
+	f.Resolved = map[string]string{"mem-fraction-static": "0.88"}
+	if got := Make(edited("--mem-fraction-static", "0.93"), f, []metrics.Start{baseline()}).Capacity; got.V != 231_120 {
+		t.Errorf("0.93 from a start whose fraction the engine chose: %+v", got)
+	}
+	if got := Make(edited(), f, nil).Capacity; got.V != 159_277 {
+		t.Errorf("left to the engine again: %+v", got)
+	}
+	if got := Make(edited("--chunked-prefill-size", "2048"), f, nil).Capacity; got.Known {
+		t.Errorf("another chunk moves the engine's choice: %+v", got)
+	}
+}
+
 func TestFactsOfASnapshot(t *testing.T) {
 	s := metrics.Server{Model: "Kimi-K2.5", TP: 8, Capacity: fig(159_277), State: metrics.ServerServing, HiCache: metrics.HiCache{On: true, SizeGB: 48},
 		Gen: metrics.GenRate{Settled: fig(606)}, Running: fig(35)}

@@ -16,6 +16,10 @@ func Make(l launch.Launch, facts Facts, earlier []metrics.Start) Forecast {
 	if auto := autoDtype(facts, earlier); m.to.dtype == "auto" && auto != "" {
 		m.to.dtype = auto
 	}
+	// The engine chooses the same fraction again where what it rests on is the same.
+	if p, ok := m.find(func(s sample) bool { return s.now }); ok && p.chunk == m.to.chunk && p.head == m.to.head && p.pool == m.to.pool && p.tp == m.to.tp {
+		m.to.chosen(facts)
+	}
 	if m.to.model != "" {
 		m.samples = slices.DeleteFunc(m.samples, func(s sample) bool { return s.engine != m.to.engine || s.model != "" && s.model != m.to.model })
 	}

@@ -128,6 +128,7 @@ func samplesOf(f Facts, earlier []metrics.Start) []sample {
 			p.perReq, p.running = figure(f.PerRequest), figure(f.Running)
 		}
 		p.logged(f.KVDtype)
+		p.chosen(f)
 		if p.model == "" {
 			p.model = model
 		}
@@ -167,6 +168,19 @@ func samplesOf(f Facts, earlier []metrics.Start) []sample {
 func (s *sample) logged(dtype string) {
 	if d := launch.Dtype(dtype); s.dtype == "auto" && d != "" {
 		s.dtype = d
+	}
+}
+
+// chosen takes the memory fraction that the engine chose where the flag was left
+// to it.
+func (s *settings) chosen(f Facts) {
+	if known(s.fraction) {
+		return
+	}
+	for _, name := range []string{"mem-fraction-static", "gpu-memory-utilization"} {
+		if v, ok := f.Resolved[name]; ok {
+			s.fraction = launch.Number(v)
+		}
 	}
 }
 
