@@ -176,6 +176,8 @@ type Server struct {
 	Generated Figure
 	// Evicted is tokens that the KV pool evicted since the start.
 	Evicted Figure
+	// Repeating is since when every draft is accepted at a constant rate, zero not so.
+	Repeating time.Time
 	// Aborting is when the counter of aborted requests last rose, zero not seen.
 	Aborting time.Time
 	// NewRequest is when the newest new request was taken into a batch.

@@ -33,7 +33,7 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 		return
 	}
 	out.Flags = sec.flags
-	out.NewRequest = sec.level.started
+	out.NewRequest, out.Repeating = sec.level.started, sec.repeats
 	if len(sec.retracts) > 0 {
 		out.RetractedSince = row(sec.retracts, now)
 	}

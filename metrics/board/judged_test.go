@@ -47,3 +47,13 @@ func TestUsualRows(t *testing.T) {
 		t.Errorf("rows that tell no reason have a share of cut ones: %v", f)
 	}
 }
+
+// Snapshots tell the processes of the newest discovery, by pid, with ancestors.
+func TestSnapshotProcs(t *testing.T) {
+	r := newRig(t)
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{{PID: 30, PPID: 7, Comm: "python3\x1b[31m"}, {PID: 7, PPID: 1, Comm: "sshd"}}})
+	got := r.tick(time.Second).Procs
+	if len(got) != 2 || got[0].PID != 7 || got[1].PPID != 7 || got[1].Comm != "python3" {
+		t.Errorf("processes %+v", got)
+	}
+}

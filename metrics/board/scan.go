@@ -24,6 +24,7 @@ func (b *Board) applyScan(f metrics.Frame, s metrics.Scan) {
 	for _, p := range s.Procs {
 		b.procs[p.PID] = p
 	}
+	b.listProcs()
 	b.remote = s.Remote
 	b.hidden = b.hidden[:0:0]
 	for _, h := range s.Hidden {

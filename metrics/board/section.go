@@ -44,6 +44,7 @@ type section struct {
 	gen     metrics.Figure
 	input   metrics.Figure
 	accept  metrics.Figure
+	repeats time.Time // since when every draft is accepted at a constant rate
 	graph   *bool
 
 	lastBatch  time.Time

@@ -168,6 +168,8 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		ready = sec.ready
 	case sec != nil && !sec.lastDecode.IsZero():
 		ready = sec.firstToken
+	case sec != nil && sec.broken && sec.running.Known && sec.running.V > 0:
+		ready = sec.at // its start was not read, and it has work
 	default:
 		for _, p := range []string{"/v1/loads", "/server_info", "/metrics", "/health"} {
 			if ep := s.http[p]; ep != nil && !ep.ok.IsZero() {
@@ -205,11 +207,13 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 	switch {
 	case s.promFirst(sec) && s.prom.view.Running.V > 0:
 		return metrics.ServerServing, ready
+	case lastSign.IsZero() && sec != nil && sec.running.Known && sec.running.V >= few && now.Sub(ready) > silence:
+		return metrics.ServerHung, ready // its lines count requests and no token ever moved
 	case lastSign.IsZero():
 		return metrics.ServerIdle, ready
 	case now.Sub(lastSign) <= silence:
 		return metrics.ServerServing, ready
-	case sec == nil || lastDecode.IsZero():
+	case sec == nil || lastDecode.IsZero() && !(sec.queued.Known && sec.queued.V > 0):
 		return metrics.ServerIdle, lastSign
 	case sec.queued.Known && sec.queued.V > 0,
 		sec.running.Known && sec.running.V >= few && float64(sec.sinceBatch) < sec.running.V:

@@ -67,6 +67,12 @@ func (w *work) vllmEvent(e *vllm.Event) {
 	case vllm.KindBatch:
 		w.vllmBatch(s, e.Batch, t)
 	case vllm.KindSpec:
+		switch {
+		case !w.vllm.state.Repeating():
+			s.repeats = time.Time{}
+		case s.repeats.IsZero():
+			s.repeats = t
+		}
 		if e.Spec.AcceptLen.Known {
 			s.accept = metrics.Known(e.Spec.AcceptLen.V, t, vllmEvery, sourceLog)
 			w.accept.Add(t, e.Spec.AcceptLen.V)

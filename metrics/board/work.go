@@ -291,6 +291,9 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 			w.in.Add(t, bt.InputTPS.V)
 		}
 		s.queued = fig(bt.Queued).Or(s.queued)
+		if s.lastDecode.IsZero() && bt.Running.Known {
+			s.running = fig(sglang.Num{V: bt.Running.V + bt.NewSeq.V, Known: true}) // the line counts those before it
+		}
 		return
 	}
 	w.decode(s, e, t)

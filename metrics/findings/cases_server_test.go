@@ -120,6 +120,23 @@ func serverCases() []caseOf {
 			s.Servers[0].Ranks = []metrics.RankState{{DP: 0, Last: noon, Running: fig(30)}, {DP: 1, Last: noon.Add(-4 * time.Minute), Running: fig(0)}}
 		}, "", 0, "", nil, nil},
 
+		{"a request repeats itself", func(s *metrics.Snapshot) {
+			s.Servers[0].Repeating, s.Servers[0].Running = noon.Add(-time.Minute), fig(1)
+		}, "repetition", warning, metrics.CauseRepetition, []string{"since 12:15", "repetition penalty"}, nil},
+		{"all drafts of many requests are accepted", func(s *metrics.Snapshot) { s.Servers[0].Repeating = noon.Add(-time.Minute) }, "", 0, "", nil, nil},
+		{"its log told an end that it outlived", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.LastToken, v.LastBatch = noon.Add(-50*time.Second), noon.Add(-50*time.Second)
+			v.Causes = []metrics.CauseFact{{Class: metrics.CauseNCCLTimeout, Line: "Watchdog caught collective operation timeout", LineNo: 12, At: noon.Add(-48 * time.Second), Primary: true}}
+		}, "server-half-dead", critical, metrics.CauseNCCLTimeout, []string{"line 12", "still lives"}, nil},
+		{"tokens flow after a traceback", func(s *metrics.Snapshot) {
+			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseSchedulerException, Line: "Traceback", At: noon.Add(-time.Hour), Primary: true}}
+		}, "", 0, "", nil, nil},
+		{"its own health check gets no answer", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.LastToken, v.LastBatch = noon.Add(-10*time.Minute), noon.Add(-10*time.Minute)
+			v.Causes = []metrics.CauseFact{{Class: metrics.CauseServerHung, Line: "Health check failed", At: noon.Add(-8 * time.Minute)}}
+		}, "server-hung", critical, metrics.CauseServerHung, []string{"health check gets no answer"}, nil},
 		{"thrashing", func(s *metrics.Snapshot) {
 			v := &s.Servers[0]
 			v.Retracted, v.KVUsage, v.RetractedSince, v.RequestsFit = fig(4), fig(0.99), noon.Add(-20*time.Minute), fig(35.9)

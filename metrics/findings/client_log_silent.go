@@ -31,7 +31,7 @@ var clientLogSilent = Detector{
 					continue
 				}
 			}
-			empty := c.Log.Bytes.V == 0
+			empty := c.Log.Bytes.V == 0 || c.LogOnlyHeader
 			quiet := in.now().Sub(c.Log.Mtime)
 			if !empty && (c.LogSilentSince.IsZero() || quiet < max(in.seconds("client_log_quiet_min_s"), time.Duration(in.Threshold("client_log_gap_factor")*float64(c.Log.Gap)))) {
 				continue
@@ -84,7 +84,7 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 	what := "silent"
 	if empty {
 		what = "empty"
-		out.Evidence = append(out.Evidence, figureEvidence(base(c.Log.Path)+" has 0 bytes", c.Log.Bytes))
+		out.Evidence = append(out.Evidence, figureEvidence(emptyText(c), c.Log.Bytes))
 	} else {
 		out.Evidence = append(out.Evidence, metrics.Evidence{Text: base(c.Log.Path) + " last grew at " + in.clock(c.Log.Mtime), Source: "stat", At: c.Log.Mtime})
 	}
@@ -110,4 +110,12 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 		out.Advice = "judge the client by its rows, which land"
 	}
 	return out
+}
+
+// emptyText says how empty a log is.
+func emptyText(c *metrics.Client) string {
+	if c.LogOnlyHeader {
+		return base(c.Log.Path) + " has nothing but nohup's first line"
+	}
+	return base(c.Log.Path) + " has 0 bytes"
 }

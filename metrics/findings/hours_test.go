@@ -42,7 +42,7 @@ func watch(t *testing.T, scenario string, d time.Duration, each func(s *metrics.
 // load, prefills of 44 s, bursts, quiet minutes, a part that drains and the next
 // that begins, a client that is resumed. And nothing comes and goes.
 func TestQuietHours(t *testing.T) {
-	for scenario, d := range map[string]time.Duration{"restless": 90 * time.Minute, "healthy": 15 * time.Minute, "idle": 15 * time.Minute} {
+	for scenario, d := range map[string]time.Duration{"restless": 80 * time.Minute, "healthy": 10 * time.Minute, "idle": 10 * time.Minute} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			quiet(t, scenario, d)

@@ -5,7 +5,7 @@ func Registry() []Detector {
 	return []Detector{
 		clientLogSilent, rowsStalled, nothingSaved, workLost, clientGone, clientTwice, jobDone,
 		rowsTorn, rowsShrank, rowsDuplicate, rowsPoor, rowsTruncated, diskFilling, underfed,
-		serverDown, serverReplaced, serverOOM, startSlow, startStuck, serverHung, serverHalfDead,
+		serverDown, serverReplaced, serverOOM, startSlow, startStuck, serverHung, serverHalfDead, repetition,
 		headroomLow, kvSaturated, tooConservative, queueGrowing, settled, throughputFell,
 		hicacheUnused, graphOff, guardBroken, wrongServer, logStale, twoServers,
 		gpuMemoryHeld, gpuUneven, gpuThrottled, gpuLost, gpuToolStuck,

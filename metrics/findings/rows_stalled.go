@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -11,11 +12,12 @@ var rowsStalled = Detector{
 	ID:    "rows-stalled",
 	Means: "The server finishes requests but rows do not reach the file.",
 	Needs: "finished requests (/metrics or access lines) and a dataset",
-	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Quiet in the first generation after a start, and for writers that write in batches.",
+	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands. Quiet in the first generation after a start, and for writers that write in batches.",
 	Do:    "By cause: start the client again, free the disk, or look at the file that grows instead.",
 	For:   20 * time.Second,
 	Clear: 20 * time.Second,
 	Check: func(in *Input, out *Output) {
+		clientInTrouble(in, out)
 		v := in.generating()
 		if v == nil || !in.linkUp() || v.Gen.Ramp || !v.Finished.Known {
 			return // in the ramp the first requests are still under way
@@ -49,6 +51,35 @@ var rowsStalled = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// troubles are causes in a client's log that keep a living client from saving
+// anything, while the server has nothing to do.
+var troubles = []metrics.Cause{metrics.CauseTooManyFiles, metrics.CauseDiskFull, metrics.CauseShmFull, metrics.CauseClientTimeouts, metrics.CauseRequestTooLong}
+
+// clientInTrouble raises what a living client's log says, where no row lands and
+// the server is idle: its work waits in the client.
+func clientInTrouble(in *Input, out *Output) {
+	v := in.Snap.Server()
+	if v == nil || v.State != metrics.ServerIdle || !in.linkUp() || in.Snap.Job.Done {
+		return
+	}
+	for i := range in.Snap.Clients {
+		c := &in.Snap.Clients[i]
+		f := clientCause(c)
+		row := latest(lastRow(in), c.Started)
+		if !alive(c) || f == nil || !slices.Contains(troubles, f.Class) || in.now().Sub(row) < in.seconds("stalled_min_s") {
+			continue
+		}
+		info := causeInfo(f.Class)
+		out.Raise(Condition{
+			Subject: c.ID, Severity: metrics.SeverityCritical, Cause: f.Class, Since: row, LogPath: c.Log.Path, LogLine: f.LineNo,
+			Title: fmt.Sprintf("%s saves nothing for %s and the server is idle: %s", who(c), metrics.Age(in.now().Sub(row)), f.Class),
+			Why:   info.Meaning, Advice: info.Advice,
+			Evidence: []metrics.Evidence{{Text: f.Line, Source: "client log line " + lineNo(f.LineNo), At: f.At}, {Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
+		})
+		return
+	}
 }
 
 // growing is a dataset that some client writes now: the newest one, or one of a

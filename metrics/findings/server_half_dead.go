@@ -2,6 +2,8 @@ package findings
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -11,7 +13,7 @@ var serverHalfDead = Detector{
 	ID:    "server-half-dead",
 	Means: "A part of the server is gone while the rest goes on: its HTTP front answers without a scheduler behind it, or one data parallel rank no longer speaks.",
 	Needs: "the server's process tree and its log",
-	When:  "The process lives and no scheduler is in its tree any more; or a data parallel rank prints nothing for 2 minutes while others do and it had requests.",
+	When:  "The process lives and no scheduler is in its tree any more; or its log told the end of a scheduler and the process outlived it by 20 s without a token (or one data parallel rank of several ended); or a data parallel rank prints nothing for 2 minutes while others do and it had requests.",
 	Do:    "Restart the server: nobody else will notice; /health proves nothing.",
 	For:   20 * time.Second,
 	Clear: 10 * time.Second,
@@ -34,7 +36,9 @@ var serverHalfDead = Detector{
 				out.Raise(c)
 				continue
 			}
-			silentRank(in, v, out)
+			if !silentRank(in, v, out) {
+				deadPart(in, v, out)
+			}
 		}
 	},
 }
@@ -48,7 +52,7 @@ func halfDead(v *metrics.Server, title, why string) Condition {
 }
 
 // silentRank finds a rank that stopped in the middle of its work.
-func silentRank(in *Input, v *metrics.Server, out *Output) {
+func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 	var newest time.Time
 	for _, r := range v.Ranks {
 		newest = latest(newest, r.Last)
@@ -67,6 +71,34 @@ func silentRank(in *Input, v *metrics.Server, out *Output) {
 		}
 		c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("last line of DP%d at %s: %s running", r.DP, in.clock(r.Last), metrics.Count(r.Running.V)), r.Running))
 		out.Raise(c)
+		return true
+	}
+	return false
+}
+
+// fatal are the causes that end a scheduler, whatever its front does after.
+var fatal = []metrics.Cause{
+	metrics.CauseSchedulerException, metrics.CauseSchedulerWatchdog, metrics.CauseCUDAOOM, metrics.CauseKVPoolExhausted, metrics.CauseIllegalAccess,
+	metrics.CauseDeviceAssert, metrics.CauseNCCLTimeout, metrics.CauseNCCLError, metrics.CauseNativeCrash, metrics.CauseWorkerDied, metrics.CauseEngineDead,
+}
+
+// deadPart finds a server whose log tells of an end that its process outlived.
+// Tokens that still flow disprove it, but for a data parallel rank of several.
+func deadPart(in *Input, v *metrics.Server, out *Output) {
+	p := primary(v)
+	if p == nil || !slices.Contains(fatal, p.Class) || in.now().Sub(p.At) < 20*time.Second {
 		return
 	}
+	dp := strings.Contains(p.Rank, "DP")
+	if !dp && latest(v.LastToken, v.LastBatch).Sub(p.At) > 5*time.Second {
+		return
+	}
+	c := halfDead(v, fmt.Sprintf("a part of the server is dead since %s: %s", in.clock(p.At), causeWords(*p)), causeInfo(p.Class).Meaning)
+	c.Cause, c.LogLine, c.Since = p.Class, p.LineNo, p.At
+	c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At},
+		metrics.Evidence{Text: fmt.Sprintf("process %d still lives", v.PID), Source: "processes", At: in.now()})
+	if v.LastBatch.After(p.At) {
+		c.Evidence = append(c.Evidence, metrics.Evidence{Text: "other ranks go on: last batch at " + in.clock(v.LastBatch), Source: "log", At: v.LastBatch})
+	}
+	out.Raise(c)
 }

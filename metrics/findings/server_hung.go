@@ -12,7 +12,7 @@ var serverHung = Detector{
 	ID:    "server-hung",
 	Means: "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
 	Needs: "the server's log, or /metrics",
-	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. vLLM: lines of figures with running above 0 and 0 tok/s.",
+	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s.",
 	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
@@ -21,12 +21,18 @@ var serverHung = Detector{
 		}
 		for i := range in.Snap.Servers {
 			v := &in.Snap.Servers[i]
+			if unanswered(in, v, out) {
+				continue
+			}
 			if v.State != metrics.ServerServing && v.State != metrics.ServerHung && v.State != metrics.ServerDraining {
 				continue
 			}
 			last := v.LastToken
 			if v.LastBatch.After(last) {
 				last = v.LastBatch
+			}
+			if last.IsZero() && v.State == metrics.ServerHung {
+				last = v.Since
 			}
 			if !v.Running.Known || v.Running.V <= 0 || last.IsZero() {
 				continue
@@ -72,4 +78,27 @@ func compiling(v *metrics.Server) bool {
 // compilers tells whether a compiler runs on the node.
 func (in *Input) compilers() bool {
 	return slices.ContainsFunc(in.Snap.Procs, func(p metrics.Proc) bool { return slices.Contains(compilers, p.Comm) })
+}
+
+// unanswered raises what the server's own health check says of its scheduler.
+func unanswered(in *Input, v *metrics.Server, out *Output) bool {
+	if !up(v) {
+		return false
+	}
+	for i := range v.Causes {
+		f := &v.Causes[i]
+		if f.Class != metrics.CauseServerHung || f.At.Before(latest(v.LastBatch, v.LastToken)) || in.now().Sub(f.At) < in.seconds("hung_s") {
+			continue
+		}
+		out.Raise(Condition{
+			Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: f.At, LogPath: v.Log.Path, LogLine: f.LineNo,
+			Title:    "hung: the server's own health check gets no answer since " + in.clock(f.At),
+			Why:      "its front lives and the scheduler or detokenizer behind it does not answer",
+			Advice:   "collect stacks (py-spy dump --pid of a scheduler), look for an Xid in dmesg, then restart the server",
+			Evidence: []metrics.Evidence{{Text: f.Line, Source: "log line " + lineNo(f.LineNo), At: f.At}},
+			Graph:    metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
+		})
+		return true
+	}
+	return false
 }

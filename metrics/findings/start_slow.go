@@ -59,6 +59,9 @@ var startStuck = Detector{
 				continue
 			}
 			sign := lastSign(in, v)
+			if primary(v) != nil || slices.ContainsFunc(v.Causes, func(f metrics.CauseFact) bool { return f.Class == metrics.CauseServerHung }) {
+				continue // its log says more
+			}
 			if still := in.now().Sub(sign); still >= stuckAfter(in, v) {
 				c := startCondition(in, v, metrics.SeverityCritical, fmt.Sprintf("start is stuck in %q: no sign of progress for %s", v.Phase.Name, metrics.Age(still)))
 				c.Since = sign
