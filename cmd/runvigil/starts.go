@@ -108,6 +108,9 @@ func nodeStarts(ctx context.Context, o *options, name string, fresh bool, from s
 	}
 	if !demo && !fresh {
 		list, err := stateOf(name).starts()
+		if len(list) > 0 {
+			fmt.Fprintln(o.io.err, "as last seen; --fresh looks at the node")
+		}
 		return starts.Table(list, o.file.ForNode(name).Guards), err
 	}
 	n, err := o.openNode(ctx, name)

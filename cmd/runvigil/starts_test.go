@@ -32,7 +32,12 @@ func TestImportedStartsAreMarkedAndListed(t *testing.T) {
 	if err := os.WriteFile(file, []byte(earlier), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &options{}
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	o := &options{io: stdio{err: null}}
 	rows, err := nodeStarts(t.Context(), o, "gpu7", false, file)
 	if err != nil || len(rows) != 2 || !rows[0].Imported || rows[0].Node != "gpu7" || !rows[0].Best || rows[1].Unfit == "" {
 		t.Fatalf("%v: %+v", err, rows)

@@ -134,9 +134,14 @@ func samplesOf(f Facts, earlier []metrics.Start) []sample {
 		}
 		out = append(out, p)
 	}
+	present := f.Launch.Known() // not met among the earlier ones yet: it is the newest that runs
 	for _, s := range slices.Backward(earlier) {
-		if s.Outcome == "running" && f.Launch.Known() || len(s.Argv) == 0 {
-			continue // the present one, or one of which no flags are known
+		if present && s.Outcome == "running" {
+			present = false
+			continue
+		}
+		if len(s.Argv) == 0 {
+			continue
 		}
 		l := launch.FromStart(s)
 		p := sample{

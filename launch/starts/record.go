@@ -34,7 +34,8 @@ func NewRecorder(history []metrics.Start) *Recorder {
 
 // Of are the starts of a snapshot, with what only the whole snapshot tells of
 // those that run: rows a minute and the part that grew, lowest free memory, and
-// guards that they break.
+// guards that they break. One that the history calls running and whose process
+// is gone ended in a way that is not known.
 func Of(snap *metrics.Snapshot) []metrics.Start {
 	out := slices.Clone(snap.Starts)
 	for i := range out {
@@ -48,8 +49,15 @@ func Of(snap *metrics.Snapshot) []metrics.Start {
 				s.GuardBroken = b[0].Flag + " " + b[0].Reason
 			}
 		}
+		if s.Outcome != "running" {
+			continue
+		}
 		server := serverOf(snap, s)
-		if server == nil || s.Outcome != "running" {
+		if server == nil || server.State == metrics.ServerDown {
+			// It ended while nobody looked. Before a discovery that is not known.
+			if snap.BootID != "" && len(snap.Procs) > 0 {
+				s.Outcome = "unknown"
+			}
 			continue
 		}
 		if low := lowestFree(snap); low != nil {

@@ -60,6 +60,21 @@ func TestRecorderWritesWhatIsNew(t *testing.T) {
 	}
 }
 
+func TestAStartThatEndedUnseen(t *testing.T) {
+	snap := snapshot(at(12, 10))
+	snap.Servers = nil
+	if s := Of(snap)[0]; s.Outcome != "running" {
+		t.Errorf("before a discovery it is %s", s.Outcome)
+	}
+	snap.Procs = []metrics.Proc{{PID: 1}}
+	if s := Of(snap)[0]; s.Outcome != "unknown" {
+		t.Errorf("its process is gone and it is %s", s.Outcome)
+	}
+	if e := NewRecorder(snapshot(at(12, 0)).Starts).Events(snap); len(e) != 1 || e[0].What != "ended" {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestOfAddsWhatTheSnapshotKnows(t *testing.T) {
 	snap := snapshot(at(12, 10))
 	s := Of(snap)[0]
