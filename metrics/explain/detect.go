@@ -8,6 +8,37 @@ import (
 	"github.com/runvigil/runvigil/metrics/findings"
 )
 
+// conclude makes a finding of the primary cause where none speaks of it yet.
+func (r *Report) conclude() {
+	p := r.Primary()
+	if p == nil {
+		return
+	}
+	for _, f := range r.Findings {
+		if f.Cause != nil && *f.Cause == p.Class {
+			return
+		}
+	}
+	class := metrics.Cause(p.Class)
+	info, _ := class.Info()
+	severity := metrics.SeverityCritical
+	if info.Side == metrics.SideClient || class == metrics.CauseStopped || r.State != nil && *r.State == string(metrics.ServerServing) {
+		severity = metrics.SeverityWarning
+	}
+	title := p.Class
+	if p.Rank != nil {
+		title += " (" + *p.Rank + ")"
+	}
+	if p.Detail != nil {
+		title += ": " + metrics.Cut(*p.Detail, 200)
+	}
+	advice := info.Advice
+	if len(r.Advice) > 0 {
+		advice = r.Advice[0]
+	}
+	r.find(p.Class, severity, class, title, info.Meaning, advice)
+}
+
 // detect lets those detectors judge that need neither a clock nor a node: what
 // ended the server, a lost GPU, little memory left.
 func (r *Report) detect() {

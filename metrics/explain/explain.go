@@ -89,6 +89,7 @@ func Read(in io.Reader, kind Kind) (*Report, error) {
 	name := string(kind)
 	r.Kind = &name
 	r.detect()
+	r.conclude()
 	return r, errors.Join(err, more)
 }
 

@@ -198,3 +198,24 @@ func TestOtherForms(t *testing.T) {
 		t.Errorf("a client without progress: %s", r.Text(""))
 	}
 }
+
+// Every primary cause has a finding that speaks of it, with advice.
+func TestCausesHaveFindings(t *testing.T) {
+	for _, c := range readCases(t) {
+		r := explained(t, c.data)
+		p := r.Primary()
+		if p == nil {
+			continue
+		}
+		found := false
+		for _, f := range r.Findings {
+			found = found || or(f.Cause, "") == p.Class && f.Title != "" && f.Advice != ""
+		}
+		if !found || len(r.Advice) == 0 {
+			t.Errorf("%s: %s has no finding: %s", c.id, p.Class, r.Text(""))
+		}
+		if _, ok := metrics.Cause(p.Class).Info(); !ok {
+			t.Errorf("%s: %s is not in the list of causes", c.id, p.Class)
+		}
+	}
+}

@@ -156,6 +156,9 @@ func (r *Report) vllmFigures(s *vllm.State, fig figures) {
 		b, _, _ := s.Last(n)
 		fig.put("gpu_kv_usage", b.KVUsage.V, b.KVUsage.Known)
 		fig.put("cpu_kv_usage", b.CPUUsage.V, b.CPUUsage.Known)
+		fig.put("preemptions", b.Preemptions.V, b.Preemptions.Known)
+		fig.put("deferred", b.Deferred.V, b.Deferred.Known)
+		fig.put("external_hit", b.ExternalHit.V, b.ExternalHit.Known)
 		if n >= 0 {
 			fig.put(fmt.Sprintf("engine%03d_running", n), b.Running.V, b.Running.Known)
 		}
