@@ -41,7 +41,7 @@ func drive(t *testing.T, w, h int, s *metrics.Snapshot, do func(d *driver), chan
 		for _, c := range change {
 			c(&opt)
 		}
-		d := &driver{t: t, m: newModel(ctx, opt), act: act, out: make(chan tea.Msg, 64)}
+		d := &driver{t: t, m: newModel(ctx, opt), act: act, out: make(chan tea.Msg, 4096)}
 		d.Send(tea.WindowSizeMsg{Width: w, Height: h})
 		if s != nil {
 			d.Send(snapshotMsg{s})
@@ -186,6 +186,8 @@ type fakeActions struct {
 
 	reconnects int
 	shell      context.Context
+
+	acted fakeActed
 }
 
 func (f *fakeActions) Put(_ context.Context, fr metrics.Frame) error {

@@ -138,6 +138,15 @@ func spread(d time.Duration) string {
 	return fmt.Sprintf("%d m", max(int(d.Minutes()+0.5), 1))
 }
 
+// took is a duration to the second while it is short enough to compare.
+func took(d time.Duration) string {
+	if d >= time.Minute && d < time.Hour {
+		d = d.Round(time.Second)
+		return fmt.Sprintf("%d m %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return metrics.Age(d)
+}
+
 func gibOfMiB(v float64) string { return metrics.GiB(v * (1 << 20)) }
 func gib(v float64) string      { return metrics.GiB(v * (1 << 30)) }
 func whole(v float64) string    { return fmt.Sprintf("%.0f", v) }

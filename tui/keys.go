@@ -39,10 +39,13 @@ const (
 	viewGen      = "generation"
 	viewReq      = "requests"
 	viewGPUs     = "gpus"
+	viewForm     = "form"
+	viewReview   = "review"
+	viewRestart  = "restart"
 )
 
 // The groups of keys, in the order of the help.
-var groups = []string{"Look", "Move", "Time", "Log", "Do", "Screen"}
+var groups = []string{"Look", "Move", "Time", "Log", "Act", "Do", "Screen"}
 
 func (b *binding) in(view string) bool {
 	return len(b.views) == 0 || slices.Contains(b.views, view)
@@ -57,7 +60,7 @@ var (
 // everywhere.
 func allBindings() []binding {
 	bindingsOnce.Do(func() {
-		for _, part := range [][]binding{logKeys(), listKeys(), overviewKeys(), viewKeys(), moveKeys(), timeKeys(), doKeys(), screenKeys()} {
+		for _, part := range [][]binding{logKeys(), listKeys(), startsKeys(), actKeys(), overviewKeys(), viewKeys(), moveKeys(), timeKeys(), doKeys(), screenKeys()} {
 			bindingsAll = append(bindingsAll, part...)
 		}
 	})
@@ -122,7 +125,7 @@ func (m *Model) hints() []binding {
 
 // footerRank orders the hints: those a newcomer needs first.
 func footerRank(name string) int {
-	order := []string{"reconnect", "now", "help", "quit", "back", "findings", "logs", "zoom", "range", "history", "rows", "starts", "shell", "client-log", "events", "processes", "copy", "command"}
+	order := []string{"reconnect", "now", "help", "quit", "back", "findings", "logs", "zoom", "range", "history", "rows", "starts", "edit", "shell", "client-log", "events", "processes", "copy", "command"}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}
@@ -355,6 +358,11 @@ func screenKeys() []binding {
 		{name: "back", keys: []string{"esc"}, show: "esc", group: "Screen", help: "back to what is below",
 			when: func(m *Model) bool { return len(m.stack) > 0 || !m.at.IsZero() },
 			do: func(m *Model, _ string) tea.Cmd {
+				if v, ok := m.top().(*formView); ok && v.query != "" {
+					v.query = ""
+					v.again(m)
+					return nil
+				}
 				if !m.back() {
 					m.goTo(m.live.At)
 				}

@@ -36,6 +36,7 @@ type Model struct {
 	dialogs    []dialog
 	mouse      bool
 	scales     map[string]*scale
+	follow     *follow // the last plan that was begun, nil: none
 	toast      string
 	toastID    int
 

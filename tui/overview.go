@@ -268,7 +268,11 @@ func (m *Model) drawVerdict(a area, counts bool) {
 	if r == roleCrit {
 		st = stCrit.bold()
 	}
-	rows := wrap(s.Verdict.Text, w, a.h())
+	text := s.Verdict.Text
+	if head, note, ok := strings.Cut(text, ": "); ok && strings.Contains(head, " (") && strings.HasSuffix(note, ")") && len(wrap(text, w, a.h()+1)) > a.h() {
+		text = head + ")" // the figures behind the ramp are also in the finding
+	}
+	rows := wrap(text, w, a.h())
 	for i, row := range rows {
 		a.put(x, i, row, st)
 	}
@@ -312,8 +316,11 @@ func (m *Model) drawFooter(a area) {
 		return
 	}
 	segs := make([]seg, 0, 16)
+	if m.follow.active() && m.topName() != viewRestart {
+		segs = append(segs, seg{0, line{sp("R", stAccent.bold()), sp(" "+truncate(m.follow.stage(), 40), stWarn)}})
+	}
 	for i, b := range m.hints() {
-		segs = append(segs, seg{i, line{sp(b.show, stAccent.bold()), sp(" "+b.short, stDim)}})
+		segs = append(segs, seg{i + 1, line{sp(b.show, stAccent.bold()), sp(" "+b.short, stDim)}})
 	}
 	if len(segs) > 0 && a.w() < 30 {
 		segs = segs[:1]

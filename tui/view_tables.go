@@ -17,7 +17,8 @@ import (
 func newViews() map[string]view {
 	return map[string]view{
 		viewLogs: &logView{bufs: map[string]*logBuf{}}, viewRows: &rowsView{}, viewProcs: &procsView{}, viewEvents: &eventsView{},
-		viewFindings: &findingsView{}, viewStarts: &startsView{}, viewGen: &genView{}, viewReq: &reqView{}, viewGPUs: &gpusView{},
+		viewFindings: &findingsView{}, viewStarts: &startsView{}, viewForm: &formView{}, viewReview: &reviewView{}, viewRestart: &restartView{},
+		viewGen: &genView{}, viewReq: &reqView{}, viewGPUs: &gpusView{},
 	}
 }
 
@@ -275,101 +276,4 @@ func (v *eventsView) enter(m *Model) tea.Cmd {
 	m.stack = nil
 	m.goTo(e.At.Add(ranges[m.span].span / 10))
 	return m.say("as it was shortly after: " + e.Text + "   (0 is now)")
-}
-
-// crashWord names a start's end by its cause where there is one.
-func crashWord(s *metrics.Start) string {
-	if s.Cause != "" {
-		return string(s.Cause)
-	}
-	return s.Outcome
-}
-
-// startsView compares the starts that are known.
-type startsView struct{ list }
-
-func (v *startsView) title(*Model) string { return "starts" }
-
-func (v *startsView) move(m *Model, d motion) tea.Cmd {
-	if m.snap != nil {
-		v.list.move(len(m.snap.Starts), 5, d)
-	}
-	return nil
-}
-
-func opt(v *float64, format func(float64) string) string {
-	if v == nil {
-		return metrics.Dash
-	}
-	return format(*v)
-}
-
-func (v *startsView) draw(m *Model, a area) {
-	if m.snap == nil || len(m.snap.Starts) == 0 {
-		a.cut(0, 0, a.w(), "no start is known yet: they are read from the server's log and kept from visit to visit", stDim)
-		return
-	}
-	p := m.pen()
-	st := m.snap.Starts
-	cols := []col{{"#", 3, true}, {"when", 9, false}, {"flags that differ", 22, false}, {"settled", 8, true}, {"peak", 7, true}, {"running", 7, true}, {"queued", 6, true}, {"capacity", 8, true}, {"free GiB", 8, true}, {"outcome", 0, false}}
-	if a.w() < 100 {
-		cols = []col{cols[0], cols[1], {"flags that differ", 20, false}, cols[3], cols[7], {"outcome", 0, false}}
-	}
-	h := min(len(st)+1, max(a.h()/2, 3))
-	m.table(a.sub(0, 0, a.w(), h), cols, len(st), &v.list, func(i int) []span {
-		s := &st[len(st)-1-i]
-		outcome := sp(s.Outcome, stText)
-		switch s.Outcome {
-		case "crashed", "failed":
-			outcome = sp("✖ "+crashWord(s), stCrit)
-		case "running":
-			outcome = sp("● running", stOK)
-		}
-		if s.GuardBroken != "" {
-			outcome = sp("▲ broke a guard", stWarn)
-		}
-		no := ""
-		if s.No > 0 {
-			no = fmt.Sprint(s.No)
-		}
-		cells := []span{sp(no, stDim), sp(p.clock(s.At), stText), sp(s.Label, stText), sp(opt(s.Settled, metrics.Rate), stStrong), sp(opt(s.Peak, metrics.Rate), stDim), sp(opt(s.Running, whole), stText), sp(opt(s.Queued, whole), stText),
-			sp(opt(s.Capacity, metrics.Count), stText), sp(opt(s.HeadroomGB, two), stText), outcome}
-		if len(cols) == 6 {
-			return []span{cells[0], cells[1], cells[2], cells[3], cells[7], cells[9]}
-		}
-		return cells
-	})
-	s := &st[len(st)-1-min(v.sel, len(st)-1)]
-	b := a.sub(0, h+1, a.w(), a.h()-h-1)
-	y := 0
-	put := func(label, text string, stl style) {
-		for i, row := range wrap(text, b.w()-16, 6) {
-			l := ""
-			if i == 0 {
-				l = label
-			}
-			b.line(1, y, b.w()-2, line{sp(padRight(l, 14), stDim), sp(row, stl)})
-			y++
-		}
-	}
-	put("engine", strings.TrimSpace(engineName(s.Engine)+" "+s.Version+" "+s.Model), stText)
-	if s.ReadyS != nil {
-		put("ready after", metrics.Age(time.Duration(*s.ReadyS*float64(time.Second))), stText)
-	}
-	if s.Settled != nil {
-		put("settled", metrics.Rate(*s.Settled)+" tok/s, spread "+opt(s.Spread, whole)+", "+opt(s.PerRequest, metrics.Count)+" tokens a request, KV "+opt(s.KVUsage, two)+", "+opt(s.RowsPerMin, metrics.Rate)+" rows/min", stText)
-	}
-	if s.Cause != "" {
-		put("cause", string(s.Cause)+" "+s.CauseTxt+" "+metrics.Age(time.Duration(s.AfterS*float64(time.Second)))+" after it was ready", stCrit)
-	}
-	if s.GuardBroken != "" {
-		put("guard", "broken: "+s.GuardBroken+" "+s.Override, stWarn)
-	}
-	if s.Imported {
-		put("seen by", "not by us: from a log or from the operator", stDim)
-	}
-	if s.Note != "" {
-		put("note", s.Note, stText)
-	}
-	put("command", strings.Join(s.Argv, " "), stDim)
 }

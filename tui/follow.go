@@ -1,0 +1,192 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/runvigil/runvigil/launch/forecast"
+	"github.com/runvigil/runvigil/launch/restart"
+	"github.com/runvigil/runvigil/metrics"
+)
+
+// A follow is a plan that was begun, as far as its journal and the new server
+// tell.
+type follow struct {
+	plan restart.Plan
+	// forecast is what was told of the new launch before.
+	forecast forecast.Forecast
+	journal  metrics.Journal
+	begun    time.Time // on the screen's clock
+	waits    string    // what the wait for a token waits for
+	ended    bool      // the script is done, or its journal is lost
+	err      error     // why the journal could not be followed
+	// Of the new server, once the script has handed over.
+	ready    bool
+	readyAt  time.Time
+	readyErr error
+	events   chan tea.Msg
+}
+
+// active tells whether it goes on; nil is not.
+func (f *follow) active() bool {
+	return f != nil && (!f.ended || f.starts() && f.err == nil && f.journal.State == metrics.JournalRunning && !f.ready && f.readyErr == nil)
+}
+
+func (f *follow) starts() bool {
+	return f.plan.Op == restart.Restart || f.plan.Op == restart.Start
+}
+
+// stage is where it is, in a few words.
+func (f *follow) stage() string {
+	what := map[restart.Op]string{restart.Restart: "restart", restart.Start: "start", restart.Stop: "stop", restart.EndOne: "end of a process"}[f.plan.Op]
+	switch {
+	case !f.active():
+		return what + " done"
+	case f.ended:
+		return what + ": " + orText(f.waits, "waiting for a token")
+	case len(f.journal.Lines) > 0:
+		return what + ": " + journalText(&f.journal.Lines[len(f.journal.Lines)-1])
+	}
+	return what + ": begun"
+}
+
+func orText(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+type (
+	journalMsg struct {
+		f *follow
+		l metrics.JournalLine
+	}
+	waitsMsg struct {
+		f    *follow
+		text string
+	}
+	endedMsg struct {
+		f   *follow
+		j   metrics.Journal
+		err error
+	}
+	readyMsg struct {
+		f   *follow
+		err error
+	}
+)
+
+// followPlan follows a plan that was begun, beside the screen and without limit.
+func (m *Model) followPlan(p restart.Plan, told forecast.Forecast) tea.Cmd {
+	f := &follow{plan: p, forecast: told, begun: m.live.At, events: make(chan tea.Msg, 64)}
+	m.follow = f
+	act, ctx := m.actor(), m.ctx
+	return tea.Batch(f.next(ctx), func() tea.Msg {
+		j, err := act.Follow(ctx, p, func(l metrics.JournalLine) { f.tell(ctx, journalMsg{f, l}) })
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.tell(ctx, endedMsg{f, j, err})
+		return nil
+	})
+}
+
+func (f *follow) tell(ctx context.Context, msg tea.Msg) {
+	select {
+	case f.events <- msg:
+	case <-ctx.Done():
+	}
+}
+
+// next waits for the next thing that is told.
+func (f *follow) next(ctx context.Context) tea.Cmd {
+	return func() tea.Msg {
+		select {
+		case msg := <-f.events:
+			return msg
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (msg journalMsg) apply(m *Model) tea.Cmd {
+	if _, err := msg.f.journal.Apply(msg.l.String()); err != nil {
+		msg.f.journal.Broken++
+	}
+	return msg.f.next(m.ctx)
+}
+
+func (msg waitsMsg) apply(m *Model) tea.Cmd {
+	msg.f.waits = clean(msg.text)
+	return msg.f.next(m.ctx)
+}
+
+// apply goes on to the wait for a token where the script has started a server.
+func (msg endedMsg) apply(m *Model) tea.Cmd {
+	f := msg.f
+	f.ended, f.err = true, msg.err
+	if msg.err == nil {
+		f.journal = msg.j
+	}
+	act := m.actor()
+	if act == nil || !f.active() {
+		return nil
+	}
+	ctx, p, j := m.ctx, f.plan, f.journal
+	return tea.Batch(f.next(ctx), func() tea.Msg {
+		err := act.Ready(ctx, p, j, func(s string) { f.tell(ctx, waitsMsg{f, s}) })
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.tell(ctx, readyMsg{f, err})
+		return nil
+	})
+}
+
+func (msg readyMsg) apply(m *Model) tea.Cmd {
+	f := msg.f
+	f.readyErr = msg.err
+	f.ready = msg.err == nil
+	if m.live != nil {
+		f.readyAt = m.live.At
+	}
+	if f.ready {
+		return m.say("a real token came back from the new server")
+	}
+	return m.say("the new server did not become ready: " + msg.err.Error())
+}
+
+// journalText is a line of the journal in words.
+func journalText(l *metrics.JournalLine) string {
+	text := map[metrics.JournalStep]string{
+		metrics.JournalBegin: "the script runs on the node", metrics.JournalBusy: "another restart runs", metrics.JournalRefused: "refused before anything was touched",
+		metrics.JournalIdentify: "the launch is saved on the node", metrics.JournalClientStop: "the client was told to end", metrics.JournalClientGone: "the client has ended",
+		metrics.JournalDrain: "requests may end by themselves for " + l.Get("for") + " s", metrics.JournalDrained: l.Get("left") + " connections were left after the drain",
+		metrics.JournalAbort: "the engine was asked to give its requests up", metrics.JournalTerm: "SIGTERM was sent", metrics.JournalKill: "SIGKILL was sent to what was left",
+		metrics.JournalStopped: "nothing of its tree lives", metrics.JournalPortWait: "waiting for the port to be free", metrics.JournalPortFree: "the port is free",
+		metrics.JournalGPUWait: "waiting for GPU memory to be free", metrics.JournalGPUFree: "GPU memory is free",
+		metrics.JournalStart: "the log goes on behind a separator", metrics.JournalStarted: "the new server runs: process " + pidOf(l),
+		metrics.JournalListening: "it has opened port " + l.Get("port"), metrics.JournalExited: "it ended with exit status " + l.Get("rc"),
+		metrics.JournalBack: "the last good launch is started instead", metrics.JournalClient: "the client was started again: process " + pidOf(l), metrics.JournalNote: "note",
+		metrics.JournalEnd: map[string]string{
+			metrics.JournalRunning: "the script is done: a server runs", metrics.JournalDown: "the script is done: nothing runs, as was wanted",
+			metrics.JournalUntouched: "nothing was done", metrics.JournalFailed: "it failed: no server runs",
+		}[l.Get("state")],
+	}[l.Step]
+	if l.Text != "" && l.Step != metrics.JournalStart {
+		text += ": " + clean(l.Text)
+	}
+	return text
+}
+
+func pidOf(l *metrics.JournalLine) string {
+	if pid, _, ok := l.Process("pid"); ok {
+		return fmt.Sprint(pid)
+	}
+	return metrics.Dash
+}

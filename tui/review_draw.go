@@ -1,0 +1,177 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/runvigil/runvigil/launch"
+	"github.com/runvigil/runvigil/launch/restart"
+	"github.com/runvigil/runvigil/metrics"
+)
+
+func (v *reviewView) draw(m *Model, a area) {
+	v.refresh(m)
+	rows := v.lines(m, a.w())
+	v.top = max(min(v.top, len(rows)-a.h()), 0)
+	drawLines(a, rows, v.top)
+}
+
+// lines are the whole review, what decides first.
+func (v *reviewView) lines(m *Model, w int) []line {
+	var out []line
+	if v.failed != "" {
+		out = append(out, para(sp("✖", stCrit.bold()), 2, w, "nothing was begun: "+v.failed, stCrit)...)
+	}
+	if v.lookErr != "" {
+		return append(out, para(sp("✖", stCrit.bold()), 2, w, v.lookErr, stCrit)...)
+	}
+	out = append(out, refusalLines(v.stands(), w)...)
+	if v.client != nil {
+		return append(out, v.clientLines(w)...)
+	}
+	if v.seen == nil {
+		return append(out, line{sp("○ ", stInfo), sp("the launch is being read back from the node …", stDim)})
+	}
+	p := &v.plan
+	out = append(out, v.checkLines(w)...)
+	if v.stops() {
+		out = append(out, v.optionLine())
+	}
+	out = append(out, nil)
+	section := func(title string, rows []line) {
+		if len(rows) > 0 {
+			out = append(out, heading(title))
+			out = append(append(out, rows...), nil)
+		}
+	}
+	if v.end != nil {
+		section("what is ended", v.endLines(w))
+		return out
+	}
+	diff := diffLines(p.Diff, w)
+	for _, e := range v.edits {
+		if e.Kind == launch.TakeArgv {
+			diff = append([]line{{sp("the ", stDim), sp(clean(e.String()), stStrong)}}, diff...)
+		}
+	}
+	if v.opt.Op == restart.Restart && len(diff) == 0 {
+		diff = []line{{sp("the same flags", stText)}}
+	}
+	section("what changes", diff)
+	if v.draft != nil {
+		section("forecast", forecastLines(&v.judged.forecast, v.server(m), w))
+	}
+	section("what is stopped and lost", bullets(p.Stops, w))
+	if v.draft != nil && v.of.PID > 0 {
+		section("does it pay?", breakEvenLines(&v.judged.forecast, w))
+	}
+	section("warnings", bullets(p.Warnings, w))
+	if v.opt.Op != restart.Stop {
+		section("the exact command", commandLines(p, w))
+		section("what a restart cannot reproduce", bullets(p.NotReproduced, w))
+		section("what the forecast rests on", basisLines(&v.judged.forecast, w))
+	}
+	return out
+}
+
+func bullets(texts []string, w int) []line {
+	var out []line
+	for _, s := range texts {
+		out = append(out, para(sp("-", stDim), 2, w, clean(s), stText)...)
+	}
+	return out
+}
+
+func refusalLines(list []restart.Refusal, w int) []line {
+	var out []line
+	for _, r := range list {
+		out = append(out, para(sp("✖", stCrit.bold()), 2, w, "refused: "+clean(r.Reason), stCrit.bold())...)
+		if r.Way != "" {
+			out = append(out, para(sp("  →", stDim), 4, w, clean(r.Way), stText)...)
+		}
+	}
+	if len(out) > 0 {
+		out = append(out, nil)
+	}
+	return out
+}
+
+// checkLines say what the node itself thinks of the plan.
+func (v *reviewView) checkLines(w int) []line {
+	var out []line
+	switch {
+	case v.checking:
+		out = []line{{sp("○ ", stInfo), sp("the node is asked what stands against it …", stDim)}}
+	case v.checkErr != "":
+		out = para(sp("▲", stWarn.bold()), 2, w, "the node could not be asked: "+v.checkErr, stWarn)
+	case len(v.stands()) == 0:
+		out = []line{{sp("● ", stOK), sp("the node has no objection; ", stText), sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)}}
+	}
+	for _, n := range v.notes {
+		out = append(out, para(sp("i", stInfo), 2, w, clean(n), stDim)...)
+	}
+	return out
+}
+
+func (v *reviewView) optionLine() line {
+	drain := "none"
+	if v.opt.Drain > 0 {
+		drain = metrics.Age(v.opt.Drain)
+	}
+	l := line{
+		sp("c", stAccent.bold()), sp(" client ", stDim), sp(string(v.opt.Client), stStrong),
+		sp("   d", stAccent.bold()), sp(" drain ", stDim), sp(drain, stStrong),
+	}
+	if v.opt.Op == restart.Restart {
+		back := "by hand (B)"
+		if v.opt.WayBack {
+			back = "by the node itself"
+		}
+		l = append(l, sp("   b", stAccent.bold()), sp(" way back ", stDim), sp(back, stStrong))
+	}
+	if v.opt.Override != "" {
+		l = append(l, sp("   o", stAccent.bold()), sp(" override: ", stDim), sp(v.opt.Override, stWarn))
+	}
+	return l
+}
+
+func commandLines(p *restart.Plan, w int) []line {
+	out := para(sp("$", stDim), 2, w, clean(strings.Join(p.Command, " ")), stText)
+	if p.New.Dir != "" {
+		out = append(out, para(sp("in", stDim), 4, w, clean(p.New.Dir), stDim)...)
+	}
+	log := p.Log
+	if log == "" {
+		log = "a file of its own below the folder of restarts"
+	}
+	out = append(out, para(sp("log", stDim), 4, w, clean(log), stDim)...)
+	if p.ClientCommand != "" {
+		out = append(out, para(sp("then", stDim), 5, w, clean(p.ClientCommand), stText)...)
+	}
+	return out
+}
+
+func (v *reviewView) endLines(w int) []line {
+	out := []line{{sp(fmt.Sprintf("process %d ", v.end.pid), stStrong), sp(v.end.role, stDim)}}
+	out = append(out, para(sp("$", stDim), 2, w, clean(v.end.name), stText)...)
+	return append(out, bullets(v.plan.Stops, w)...)
+}
+
+func (v *reviewView) clientLines(w int) []line {
+	c := v.client
+	text := c.Command
+	if text == "" {
+		text = strings.Join(c.Argv, " ")
+	}
+	out := []line{heading("what is started")}
+	if text != "" {
+		out = append(out, para(sp("$", stDim), 2, w, clean(metrics.Mask(text)), stText)...)
+	}
+	if c.Dir != "" {
+		out = append(out, para(sp("in", stDim), 4, w, clean(c.Dir), stDim)...)
+	}
+	if c.Log != "" {
+		out = append(out, para(sp("log", stDim), 4, w, clean(c.Log), stDim)...)
+	}
+	return append(out, nil, line{sp("It sends requests and appends rows; nothing is stopped. ", stDim), sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)})
+}
