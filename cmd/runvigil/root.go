@@ -51,7 +51,8 @@ simulated node.`,
   runvigil check root@gpu7            one glance, for a person
   runvigil check gpu7 --line          one line, for tmux's status-right
   runvigil record gpu7 -o night.rv    keep everything that was learnt
-  runvigil replay night.rv --at 03:12 look at it as it was`,
+  runvigil replay night.rv --at 03:12 look at it as it was
+  runvigil explain server.log         what a captured file says`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
