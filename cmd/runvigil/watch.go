@@ -103,9 +103,14 @@ func watch(ctx context.Context, o *options, name string) error {
 		defer r.close()
 	}
 	before := n.frames(c.now())
-	return screen(ctx, o, s, before, tui.Options{
-		Node: name, Source: box, Prompts: prompts.out, Actions: &actions{session: s, live: src, prompts: prompts, state: n.state},
-	}, keep.flush)
+	opt := tui.Options{Node: name, Source: box, Prompts: prompts.out}
+	looking := &actions{session: s, live: src, prompts: prompts, state: n.state}
+	opt.Actions = looking
+	if !o.readOnly {
+		act := newActing(looking)
+		opt.Actions, opt.Leaving = act, act.leaving
+	}
+	return screen(ctx, o, s, before, opt, keep.flush)
 }
 
 // screen runs a session behind the screen and ends both together.
