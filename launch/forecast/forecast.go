@@ -100,7 +100,8 @@ type BreakEven struct {
 	LostHalf    float64       // rows' worth of tokens of half-done requests
 	After       time.Duration // until the gain has paid the loss; 0 never
 	RowsLeft    float64       // rows still wanted, -1 unknown
-	// Worth says whether it pays off before the rows are done.
+	// Worth says whether it pays off before the rows are done, and nothing critical
+	// speaks against the launch.
 	Worth bool
 	Why   string // one sentence
 }

@@ -64,10 +64,14 @@ func TestHostMemoryCountsWhatTheOldServerPins(t *testing.T) {
 
 func TestBreakEven(t *testing.T) {
 	f := present()
+	f.Headroom = fig(10.47) // so that 0.93 is in no danger
 	got := Make(edited("--mem-fraction-static", "0.93"), f, []metrics.Start{baseline()}).BreakEven
 	// 606 tok/s are 545 rows an hour of 4,000 tokens; 806 are 725.
 	if !got.Known || math.Abs(got.GainPerHour-180) > 3 || math.Abs(got.LostLoading-136) > 1 || got.LostHalf != 17.5 || !got.Worth || got.RowsLeft != 76_469 {
 		t.Errorf("%+v", got)
+	}
+	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{try1()}).BreakEven; got.Worth || !strings.HasPrefix(got.Why, "only if it holds") {
+		t.Errorf("a start that crashed: %+v", got)
 	}
 	if want := 15*time.Minute + time.Duration(153.9/180*float64(time.Hour)); (got.After - want).Abs() > 2*time.Minute {
 		t.Errorf("even after %v, want about %v", got.After, want)
