@@ -12,8 +12,9 @@ import (
 // Make tells what a launch will give. facts are of the present start; earlier
 // are all starts known of the node, oldest first.
 func Make(l launch.Launch, facts Facts, earlier []metrics.Start) Forecast {
-	m := &maker{launch: l, facts: facts, to: settingsOf(l), samples: samplesOf(facts, earlier)}
-	if auto := autoDtype(facts, earlier); m.to.dtype == "auto" && auto != "" {
+	m := &maker{launch: l, facts: facts, to: settingsOf(l)}
+	var auto string
+	if m.samples, auto = samplesOf(facts, earlier); m.to.dtype == "auto" && auto != "" {
 		m.to.dtype = auto
 	}
 	// The engine chooses the same fraction again where what it rests on is the same.

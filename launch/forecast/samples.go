@@ -113,10 +113,27 @@ type sample struct {
 	start                           metrics.Start // zero for the present one
 }
 
+// reader reads the settings of starts; most starts share their flags.
+type reader map[string]settings
+
+func (r reader) of(s metrics.Start) settings {
+	key := s.Engine + "\x00" + s.Version + "\x00" + strings.Join(s.Argv, "\x00")
+	got, ok := r[key]
+	if !ok {
+		got = settingsOf(launch.FromStart(s))
+		r[key] = got
+	}
+	return got
+}
+
+// keepSamples is how many earlier starts a forecast looks at.
+const keepSamples = 60
+
 // samplesOf gathers the present start and the earlier ones of the same engine
-// and model, the present one first, then the newest.
-func samplesOf(f Facts, earlier []metrics.Start) []sample {
-	var out []sample
+// and model, the present one first, then the newest. auto is what the engine
+// makes of the KV type "auto" for this model, "" unknown.
+func samplesOf(f Facts, earlier []metrics.Start) (out []sample, auto string) {
+	read := reader{}
 	model := f.Model
 	if f.Launch.Known() {
 		p := sample{
@@ -140,12 +157,11 @@ func samplesOf(f Facts, earlier []metrics.Start) []sample {
 			present = false
 			continue
 		}
-		if len(s.Argv) == 0 {
+		if len(s.Argv) == 0 || len(out) > keepSamples {
 			continue
 		}
-		l := launch.FromStart(s)
 		p := sample{
-			name: startName(s, f.ZoneSec), settings: settingsOf(l), start: s,
+			name: startName(s, f.ZoneSec), settings: read.of(s), start: s,
 			capacity: deref(s.Capacity), headroom: deref(s.HeadroomGB), free: deref(s.FreeAtStartGB), bytes: deref(s.BytesPerTok),
 			perReq: deref(s.PerRequest), settled: deref(s.Settled), running: deref(s.Running),
 		}
@@ -159,14 +175,14 @@ func samplesOf(f Facts, earlier []metrics.Start) []sample {
 		out = append(out, p)
 	}
 	// "auto" is the same type for all starts of one model.
-	if auto := autoDtype(f, earlier); auto != "" {
+	if auto = autoDtype(f, earlier, read); auto != "" {
 		for i := range out {
 			if out[i].dtype == "auto" {
 				out[i].dtype = auto
 			}
 		}
 	}
-	return out
+	return out, auto
 }
 
 // logged takes the type that the log told where the flags leave it open.
@@ -190,13 +206,13 @@ func (s *settings) chosen(f Facts) {
 }
 
 // autoDtype is what the engine made of "auto" for this model, "" unknown.
-func autoDtype(f Facts, earlier []metrics.Start) string {
+func autoDtype(f Facts, earlier []metrics.Start, read reader) string {
 	if f.Launch.Known() && settingsOf(f.Launch).dtype == "auto" && f.KVDtype != "" && launch.Dtype(f.KVDtype) != "auto" {
 		return launch.Dtype(f.KVDtype)
 	}
 	for _, s := range slices.Backward(earlier) {
 		d := launch.Dtype(s.KVDtype)
-		if d != "" && d != "auto" && len(s.Argv) > 0 && settingsOf(launch.FromStart(s)).dtype == "auto" {
+		if d != "" && d != "auto" && len(s.Argv) > 0 && read.of(s).dtype == "auto" {
 			return d
 		}
 	}

@@ -123,6 +123,9 @@ func (r *Recorder) Events(snap *metrics.Snapshot) []Event {
 		}
 		s.No = 0 // numbers follow from the order in which the history is read
 		r.known[s.ID] = written{s, snap.At}
+		if what == "level" { // the line that comes most often holds what can have changed
+			s.Argv, s.Phases = nil, nil
+		}
 		out = append(out, Event{V: 1, Key: s.ID, At: snap.At, What: what, Start: s})
 	}
 	return out

@@ -31,6 +31,7 @@ func TestRecorderWritesWhatIsNew(t *testing.T) {
 	token := func(s *metrics.Start) { s.FirstToken, s.Peak = at(11, 58), num(900) }
 	settled := func(s *metrics.Start) { s.Settled, s.Spread = num(604), num(21) }
 	crash := func(s *metrics.Start) { s.Outcome, s.Cause = "crashed", metrics.CauseCUDAOOM }
+	var all []Event
 	for i, c := range []struct {
 		snap *metrics.Snapshot
 		want string // "" nothing
@@ -47,6 +48,7 @@ func TestRecorderWritesWhatIsNew(t *testing.T) {
 		{snapshot(at(12, 22), ready, token, settled, crash), ""},
 	} {
 		events := r.Events(c.snap)
+		all = append(all, events...)
 		got := ""
 		if len(events) == 1 {
 			got = events[0].What
@@ -54,6 +56,10 @@ func TestRecorderWritesWhatIsNew(t *testing.T) {
 		if got != c.want || len(events) > 1 {
 			t.Errorf("snapshot %d: %d events, %q, want %q", i, len(events), got, c.want)
 		}
+	}
+	s := Merge(nil, all)[0]
+	if len(s.Argv) == 0 || s.Outcome != "crashed" || *s.Settled != 604 || s.FirstToken.IsZero() || *s.Capacity != 159_277 {
+		t.Errorf("read back: %+v", s)
 	}
 	if again := NewRecorder(Of(snapshot(at(12, 0), ready))); len(again.Events(snapshot(at(12, 1), ready, func(s *metrics.Start) { s.Outcome = "running" }))) != 0 {
 		t.Error("what the history has was written again")
