@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
@@ -200,12 +201,12 @@ func (m *maker) tried(s sample) string {
 
 func outcomeText(s metrics.Start) string {
 	switch {
-	case s.CauseTxt != "":
-		return s.CauseTxt
+	case s.CauseTxt != "" && len(s.CauseTxt) <= 80 && !strings.Contains(s.CauseTxt, "Error: "):
+		return s.CauseTxt // in an operator's words; an exception's would fill the line
 	case s.Cause == metrics.CauseCUDAOOM:
 		return "out of GPU memory"
 	case s.Cause != "":
-		return string(s.Cause)
+		return s.Outcome + ", " + string(s.Cause)
 	case s.Outcome == "stopped":
 		return "it ran until it was stopped"
 	case s.Outcome == "unknown":

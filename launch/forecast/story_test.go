@@ -230,6 +230,11 @@ func TestKnownOutcomesComeFirst(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, got, c.want)
 		}
 	}
+	seen := try1()
+	seen.CauseTxt, seen.Imported = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 406.88 MiB. GPU 3 has a total capacity of 95.59 GiB", false
+	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of GPU memory, 40 s after") {
+		t.Errorf("in the exception's words: %+v", got)
+	}
 	if got := Make(edited("--mem-fraction-static", "0.89"), present(), []metrics.Start{baseline(), try1()}).Outcomes; len(got) != 0 {
 		t.Errorf("0.89 was never tried: %+v", got)
 	}
