@@ -263,6 +263,9 @@ func isCollected(data []byte) bool {
 		head = head[:i]
 	}
 	has := func(s string) bool { return bytes.Contains(head, []byte(s)) }
+	if has(`"message":`) && (has(`"levelname":`) || has(`"level":`) || has(`"severity":`) || has(`"asctime":`)) {
+		return true // a structured log
+	}
 	return has(`"log":`) && (has(`"stream":`) || has(`"time":`)) || has(`"textPayload":`) || has(`"insertId":`) ||
 		bytes.HasPrefix(data, []byte(`{"log":"`))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -278,11 +279,16 @@ func reads(data []byte) int {
 	return n
 }
 
-// unpacked takes the lines out of a log collector's JSON records.
+// unpacked takes the lines out of a log collector's JSON records. A record of
+// vLLM's own logger gets back what its readers know it by: level, time and place.
 func unpacked(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for line := range bytes.Lines(data) {
-		var rec struct{ Log, TextPayload, Message *string }
+		var rec struct {
+			Log, TextPayload, Message *string
+			Levelname, Level          string
+			Asctime, Timestamp        string
+		}
 		text := ""
 		if json.Unmarshal(line, &rec) == nil {
 			for _, s := range []*string{rec.Log, rec.TextPayload, rec.Message} {
@@ -291,8 +297,28 @@ func unpacked(data []byte) []byte {
 					break
 				}
 			}
+			if vllmText.MatchString(text) {
+				text = headOf(rec.Levelname+rec.Level, rec.Asctime+rec.Timestamp) + text
+			}
 		}
 		out = append(append(out, strings.TrimRight(text, "\r\n")...), '\n')
 	}
 	return out
+}
+
+// vllmText begins a record of vLLM's that came without its head.
+var vllmText = regexp.MustCompile(`^(?:Engine \d{3}: |\d+ Engines Aggregated: |Avg prompt t|SpecDecoding metrics|GPU KV cache size|Maximum concurrency|Available KV|Model loading took|` +
+	`Loading weights took|Starting to load model|EngineCore |vLLM API server|non-default args|Initializing a V1|Graph capturing|init engine|AsyncLLM |No available shared memory)`)
+
+var stampParts = regexp.MustCompile(`^\d{4}-(\d\d-\d\d)[ T](\d\d:\d\d:\d\d)`)
+
+func headOf(level, stamp string) string {
+	m := stampParts.FindStringSubmatch(stamp)
+	if m == nil {
+		m = []string{"", "01-01", "00:00:00"}
+	}
+	if level = strings.ToUpper(level); !slices.Contains([]string{"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}, level) {
+		level = "INFO"
+	}
+	return level + " " + m[1] + " " + m[2] + " [record.py:1] "
 }

@@ -380,6 +380,7 @@ func (p *Parser) promptLine(b []byte) {
 
 // message takes a record's text.
 func (p *Parser) message(msg []byte, h head) {
+	msg = skipLogger(msg)
 	if body, decode, ok := batchBody(msg); ok {
 		p.batchLine(body, decode, h, msg)
 		return
@@ -391,6 +392,26 @@ func (p *Parser) message(msg []byte, h head) {
 		return
 	}
 	p.faultRecord(msg, h)
+}
+
+// skipLogger takes off "INFO model_runner.py:1101: ", which a logging
+// configuration of the operator's puts behind the bracket.
+func skipLogger(msg []byte) []byte {
+	i := bytes.IndexByte(msg[:min(len(msg), 9)], ' ')
+	if i < 4 || msg[i-1] < 'A' || msg[i-1] > 'Z' {
+		return msg
+	}
+	switch string(msg[:i]) {
+	case "INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL":
+	default:
+		return msg
+	}
+	place := msg[i+1 : min(len(msg), i+80)]
+	end := bytes.Index(place, []byte(": "))
+	if end < 1 || !digit(place[end-1]) || bytes.IndexByte(place[:end], ':') < 1 || bytes.IndexByte(place[:end], ' ') >= 0 {
+		return msg
+	}
+	return msg[i+1+end+2:]
 }
 
 // inside finds a batch line behind words that another logger put first, or

@@ -42,7 +42,7 @@ func parseBatch(b *Batch, body []byte) (whole bool) {
 	rest := body
 	for len(rest) > 0 {
 		piece := rest
-		if i := bytes.IndexByte(rest, ','); i >= 0 {
+		if i := pairEnd(rest); i >= 0 {
 			piece, rest = rest[:i], rest[i+1:]
 		} else {
 			rest = nil
@@ -64,6 +64,21 @@ func parseBatch(b *Batch, body []byte) (whole bool) {
 	t := bytes.TrimRight(body, " ")
 	return bytes.HasSuffix(t, []byte("%")) || bytes.HasSuffix(t, []byte("%.")) || b.KVUsage.Known && bytes.IndexByte(t, '=') > 0 ||
 		b.KVUsage.Known && bytes.HasSuffix(t, []byte("reqs"))
+}
+
+// pairEnd finds the comma between two pairs: not one that groups thousands.
+func pairEnd(b []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], ',')
+		if i < 0 {
+			return -1
+		}
+		i += at
+		if i == 0 || !digit(b[i-1]) || i+3 >= len(b) || !digit(b[i+1]) || !digit(b[i+2]) || !digit(b[i+3]) {
+			return i
+		}
+		at = i + 1
+	}
 }
 
 func (b *Batch) set(key, val []byte) {
