@@ -189,7 +189,9 @@ func setVar(env []Var, name, value string) []Var {
 
 func validVar(s string) bool {
 	for i, r := range s {
-		if r != '_' && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || i > 0 && '0' <= r && r <= '9') {
+		switch {
+		case r == '_', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', i > 0 && '0' <= r && r <= '9':
+		default:
 			return false
 		}
 	}

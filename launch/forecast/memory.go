@@ -96,8 +96,8 @@ func (m *maker) oneSample(e *Estimate) bool {
 	}
 	v, basis, width := s.capacity*ratio, fmt.Sprintf("%s: %s tokens", s.name, metrics.Count(s.capacity)), 0.0
 	if !near(s.fraction, m.to.fraction) {
-		bytes, free, doubt := m.bytes(s), nan, ""
-		free, doubt = m.free(s)
+		bytes := m.bytes(s)
+		free, doubt := m.free(s)
 		if !known(bytes) || !known(free) {
 			return false
 		}
