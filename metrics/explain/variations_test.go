@@ -15,7 +15,7 @@ import (
 // what is read.
 type variation struct {
 	name string
-	// kinds that it makes sense for: log, text (any line of text), all.
+	// kinds that it makes sense for: log, page (what a command printed), text (any line of text), all.
 	of string
 	do func(data []byte) []byte
 }
@@ -152,6 +152,18 @@ var variations = []variation{
 	{"long idle prelude", "log", func(d []byte) []byte {
 		return append([]byte(strings.Repeat("INFO:     10.0.0.9:41260 - \"GET /health HTTP/1.1\" 200 OK\n", 30)), d...)
 	}},
+	{"shell", "page", func(d []byte) []byte { return append([]byte("root@gpu7:~# the-command --with flags\n"), d...) }},
+	{"shell prompt after", "page", func(d []byte) []byte { return append(d, "root@gpu7:~# \n"...) }},
+	{"watch", "page", func(d []byte) []byte {
+		return append([]byte("Every 2.0s: the-command                    gpu7: Tue Feb 24 12:00:00 2026\n\n"), d...)
+	}},
+	{"letter", "page", func(d []byte) []byte {
+		return append(append([]byte("Hello, this is what it says on our node:\n\n```\n"), d...), "\n```\n\nThank you!\n"...)
+	}},
+	{"code indent", "page", prefixed("    ")},
+	{"kubectl exec", "page", func(d []byte) []byte {
+		return append([]byte("Defaulted container \"server\" out of: server, init (init)\n"), d...)
+	}},
 	{"newest first", "log", func(d []byte) []byte { return reversed(stamped("2006-01-02T15:04:05.000000000Z", " ")(d)) }},
 }
 
@@ -198,7 +210,7 @@ func TestVariations(t *testing.T) {
 			log := group == "sglang" || group == "vllm"
 			// What a collector does to a server's log it does to a client's and the kernel's.
 			log = log || (c.kind == "client" && c.id != "152" || c.kind == "kernel") && slices.Contains(collectedAs, v.name) && !(c.kind == "kernel" && strings.HasPrefix(v.name, "journald"))
-			if v.of == "log" && !log || v.of == "text" && (c.kind == "json" || c.kind == "metrics") {
+			if v.of == "page" && c.kind != "gpu" && c.kind != "k8s" && c.kind != "kernel" && c.kind != "metrics" || v.of == "log" && !log || v.of == "text" && (c.kind == "json" || c.kind == "metrics") {
 				continue
 			}
 			if c.id == folded && v.of == "log" {
