@@ -96,7 +96,9 @@ func (m *maker) warnings(f Forecast) []Warning {
 			add(metrics.SeverityCritical, "the host cache needs %s of host memory and %s is free for it: the engine will refuse, or the host run out", metrics.GiB(n.V), metrics.GiB(max(room, 0)))
 		}
 	}
-	if c := f.Capacity; c.Known {
+	if c := f.Capacity; c.Known && c.V <= 0 {
+		add(metrics.SeverityCritical, noRoom)
+	} else if c.Known {
 		context := m.to.context
 		if !known(context) {
 			context = figure(m.facts.ContextLen)

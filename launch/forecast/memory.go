@@ -10,6 +10,12 @@ import (
 
 const gib = 1 << 30
 
+// Doubts that more than one figure has.
+const (
+	engineChooses = "the engine chooses the memory fraction itself; set it and it can be told"
+	noRoom        = "the weights leave no room for the KV pool: the engine will refuse to start"
+)
+
 // capacity tells how many tokens the KV pool will hold.
 func (m *maker) capacity() Estimate {
 	var e Estimate
@@ -25,14 +31,14 @@ func (m *maker) capacity() Estimate {
 	case hasSame:
 		e = exact(same.capacity, fmt.Sprintf("%s had the same memory flags: %s tokens", same.name, metrics.Count(same.capacity)))
 	case math.IsNaN(m.to.fraction):
-		return Estimate{Doubt: "the engine chooses the memory fraction itself; set it and it can be told"}
+		return Estimate{Doubt: engineChooses}
 	case len(m.samples) == 0:
 		return Estimate{Doubt: "no start of this model has been seen on this node"}
 	default:
 		return Estimate{Doubt: "neither two starts with different fractions nor bytes a token and free memory at start are known"}
 	}
 	if e.V <= 0 {
-		e.Doubt = "the weights leave no room for the KV pool: the engine will refuse to start"
+		e.Doubt = noRoom
 		e.V, e.Low, e.High = 0, 0, max(e.High, 0)
 	}
 	if known(m.to.maxTotal) && m.to.maxTotal < e.V {
@@ -223,8 +229,12 @@ func (m *maker) headroom() Estimate {
 		}
 		e.Low, e.High = min(e.Low, h), max(e.High, h)
 	}
-	if !e.Known {
-		return Estimate{Doubt: "no start with these graph settings told its available_gpu_mem"}
+	switch {
+	case e.Known:
+	case math.IsNaN(m.to.fraction):
+		return Estimate{Doubt: engineChooses}
+	default:
+		return Estimate{Doubt: fmt.Sprintf("no start at tp %g with these graph and speculation flags told its available_gpu_mem", m.to.tp)}
 	}
 	e.Low, e.High = min(e.Low, e.V-width), max(e.High, e.V+width)
 	if m.samples[0].chunk != m.to.chunk {

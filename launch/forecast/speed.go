@@ -79,6 +79,9 @@ func (m *maker) speed(fit Estimate) Estimate {
 	if step.N == 0 {
 		step, from = m.earlierSteps()
 	}
+	if step.N == 0 && m.facts.Step.N > 0 {
+		return Estimate{Doubt: fmt.Sprintf("the step time at tp %g was never measured", m.to.tp)}
+	}
 	n, low, high := fit.V, fit.Low, fit.High
 	if known(inFlight) && inFlight > 0 {
 		n, low, high = min(n, inFlight), min(low, inFlight), min(high, inFlight)

@@ -131,6 +131,13 @@ func TestCapacityOverOtherRanks(t *testing.T) {
 	if !got.Known || got.V != 0 || !strings.Contains(got.Doubt, "leave no room") {
 		t.Errorf("72 GiB of weights a GPU at tp 8 do not fit at tp 4: %+v", got)
 	}
+	whole := Make(serve("--tp-size", "4", "--mem-fraction-static", "0.88"), present(), nil)
+	if !has(whole.Warnings, metrics.SeverityCritical, "leave no room") || !strings.Contains(whole.GenTPS.Doubt, "tp 4 was never measured") || !strings.Contains(whole.Headroom.Doubt, "tp 4") {
+		t.Errorf("%+v", whole)
+	}
+	if left := Make(edited(), present(), nil); left.Headroom.Known || !strings.Contains(left.Headroom.Doubt, "chooses the memory fraction") {
+		t.Errorf("left to the engine: %+v", left.Headroom)
+	}
 	small := present()
 	small.FreeAtStart, small.Capacity = fig(94.04), fig(1_000_000)
 	got = Make(serve("--tp-size", "4", "--mem-fraction-static", "0.88"), small, nil).Capacity
