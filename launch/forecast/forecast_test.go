@@ -29,7 +29,7 @@ func TestWarnings(t *testing.T) {
 		level metrics.Severity
 		want  string
 	}{
-		"headroom critical": {edited("--mem-fraction-static", "0.93"), present(), metrics.SeverityCritical, "0.72 to 0.82 GiB stay free on a GPU"},
+		"headroom critical": {edited("--mem-fraction-static", "0.93"), present(), metrics.SeverityCritical, "0.71 to 0.83 GiB stay free on a GPU"},
 		"nothing left":      {edited("--mem-fraction-static", "0.95"), present(), metrics.SeverityCritical, "nothing stays free"},
 		"headroom small":    {edited("--mem-fraction-static", "0.90"), present(), metrics.SeverityWarning, "GiB stay free on a GPU: from 5"},
 		"host memory":       {edited("--mem-fraction-static", "0.88"), tight, metrics.SeverityCritical, "the host cache needs 358 GiB"},

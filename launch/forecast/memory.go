@@ -221,8 +221,11 @@ func (m *maker) headroom() Estimate {
 		}
 		if d < nearest {
 			// Graphs and buffers differ from start to start, by about a hundredth of
-			// the memory that moves.
-			nearest, width, e.V, e.Known = d, d/100, h, true
+			// the memory that moves; and the log rounds to 0.01.
+			nearest, width, e.V, e.Known = d, 0, h, true
+			if d > 0 {
+				width = d/100 + 0.01
+			}
 		}
 		if len(e.Basis) < 3 {
 			e.Basis = append(e.Basis, basis)
