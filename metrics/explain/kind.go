@@ -82,7 +82,7 @@ var (
 	kernelLine = regexp.MustCompile(`^(?:<\d+>)?(?:\[\s*\d+\.\d{6}\] )|^\S.{0,60}\bkernel: `)
 	// serverWord are words that only a server or its libraries put beside a fault.
 	serverWord = regexp.MustCompile(`ProcessGroupNCCL|\[rank\d+\]:|/sglang/|/vllm/|sglang::|VLLM::|EngineCore|APIServer|Scheduler hit|scheduler\.py|WorkerProc|VllmWorker|RayWorkerWrapper|Received sigquit|EngineDeadError|AsyncLLM|` +
-		`(?:INFO|ERROR): {4,5}(?:Started server|Waiting for app|Application st|Finished server|Uvicorn|\[Errno)|launcher\.py:\d+\]|child proces|launch_server|vllm serve|api_server\.py`)
+		`(?:INFO|ERROR): {4,5}(?:Started server|Waiting for app|Application st|Finished server|Uvicorn|\[Errno)|launcher\.py:\d+\]|child proc(?:ess|es)|launch_server|vllm serve|api_server\.py`)
 	sglangWord = regexp.MustCompile(`/sglang/|launch_server|sglang::|sgl_kernel|Scheduler hit an exception|sigquit|mem[-_]fraction[-_]static|scheduler\.py|` +
 		`\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [DPCET]+\d+)*\] `)
 	vllmWord = regexp.MustCompile(`/vllm/|vllm serve|VLLM::|EngineCore|gpu_memory_utilization|VllmWorker|WorkerProc|launcher\.py:\d+\]|AsyncLLM|multiproc_executor`)
@@ -205,7 +205,7 @@ func Recognise(head []byte) Kind {
 		return KindKube
 	case isGPU && (len(gpu.Rows)+len(gpu.Procs) > 0 || gpu.ProcsUnknown || m.lines <= 20):
 		return KindGPU
-	case isGPU && nvidia.Format(format) != nvidia.FormatCSV:
+	case isGPU && format != nvidia.FormatCSV:
 		return KindGPU
 	}
 	if infoWord.Match(head) && len(pair.FindAllIndex(head, m.lines+8)) > m.lines/2 {

@@ -78,7 +78,6 @@ type Start struct {
 	Faults                   []FaultAt
 	Stopping, Asked, Stopped bool
 	portInUse                bool
-	concurrencyLen           float64
 	engineTokens             map[int]float64
 }
 
