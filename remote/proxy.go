@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -84,7 +85,7 @@ type proxyConn struct {
 // Read ends with the command's last words, the only explanation there is.
 func (c *proxyConn) Read(b []byte) (int, error) {
 	n, err := c.p.Stdout.Read(b)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = c.ended(err)
 	}
 	return n, err

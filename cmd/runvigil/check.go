@@ -104,6 +104,8 @@ func look(ctx context.Context, n *node) (*metrics.Snapshot, error) {
 	s.wanted = func(wants []metrics.Want) {
 		seen.want(wants, c.now())
 		if seen.complete(c.now()) {
+			// Findings are judged at ticks: what came after the last one counts too.
+			s.board.Apply(metrics.Frame{Kind: metrics.KindTick, At: c.now()})
 			cancel()
 		}
 	}
@@ -128,9 +130,13 @@ func printGlance(w io.Writer, g leftGlance, f form) error {
 			return err
 		}
 	case formLine:
-		fmt.Fprint(w, g.Line)
+		if _, err := io.WriteString(w, g.Line); err != nil {
+			return err
+		}
 	case formText:
-		fmt.Fprint(w, g.Text)
+		if _, err := io.WriteString(w, g.Text); err != nil {
+			return err
+		}
 	}
 	if g.Exit != 0 {
 		return exitError(g.Exit)

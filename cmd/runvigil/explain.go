@@ -46,8 +46,9 @@ not be read or is of no known kind; 64 wrong usage.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			k, ok := explain.KindAuto, true
+			k := explain.KindAuto
 			if kind != "" {
+				var ok bool
 				if k, ok = explain.ParseKind(kind); !ok {
 					return usagef("--kind is %q; it may be %s", kind, strings.Join(names, ", "))
 				}

@@ -53,7 +53,7 @@ func (o *options) openNode(ctx context.Context, name string) (*node, error) {
 func (o *options) openDemo(ctx context.Context, name, scenario string) (*node, error) {
 	sim, err := simnode.Start(ctx, simnode.Options{Scenario: scenario})
 	if err != nil {
-		if !errors.Is(err, simnode.ErrUnsupported) && !knownScenario(scenario) {
+		if scenario != "" && !errors.Is(err, simnode.ErrUnsupported) && !knownScenario(scenario) {
 			return nil, usagef("%w", err)
 		}
 		return nil, err

@@ -29,7 +29,7 @@ written. A recording is for looking back, and for a bug report: replay shows it.
 			if out == "" {
 				return usagef("name the file with -o FILE")
 			}
-			if limit < 0 {
+			if cmd.Flags().Changed("for") && limit <= 0 {
 				return usagef("--for is %s; it must be above 0", limit)
 			}
 			return record(cmd.Context(), o, args[0], out, limit)

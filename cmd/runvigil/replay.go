@@ -27,8 +27,8 @@ is acted on, and no command of the configuration is run.`,
   runvigil replay night.rv --at 03:12 --speed 10`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if speed <= 0 {
-				return usagef("--speed is %g; it must be above 0", speed)
+			if !(speed > 0 && speed <= 10_000) {
+				return usagef("--speed is %g; it must be above 0 and at most 10000", speed)
 			}
 			if err := needTerminal(o, "NODE"); err != nil {
 				return err

@@ -30,6 +30,7 @@ func (r *replaySource) SetWants([]metrics.Want) {}
 // breaks off is played up to there and is no error.
 func (r *replaySource) Run(ctx context.Context, out func(metrics.Frame)) error {
 	var last time.Time
+	given := 0
 	for {
 		f, err := r.frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
@@ -50,6 +51,10 @@ func (r *replaySource) Run(ctx context.Context, out func(metrics.Frame)) error {
 		}
 		last = f.At
 		out(f)
+		given++
+	}
+	if given == 0 {
+		return errors.New("the recording holds no whole frame")
 	}
 	if r.hold {
 		<-ctx.Done()

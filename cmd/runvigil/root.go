@@ -125,7 +125,7 @@ func (o *options) openLog() error {
 	}
 	f, err := os.OpenFile(o.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("open the log file: %w", err)
+		return usagef("open the log file: %w", err)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return nil
@@ -155,8 +155,8 @@ func newVersion(o *options) *cobra.Command {
 		Short: "Print the version",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			fmt.Fprintln(o.io.out, versionText())
-			return nil
+			_, err := fmt.Fprintln(o.io.out, versionText())
+			return err
 		},
 	}
 }

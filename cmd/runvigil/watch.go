@@ -121,7 +121,13 @@ func screen(ctx context.Context, o *options, s *session, before []metrics.Frame,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	folded := make(chan error, 1)
-	go func() { folded <- s.run(ctx, before) }()
+	go func() {
+		err := s.run(ctx, before)
+		if err != nil {
+			cancel() // a damaged recording, say: nothing more will come
+		}
+		folded <- err
+	}()
 	err := tui.Run(ctx, opt)
 	cancel()
 	select {

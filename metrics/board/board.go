@@ -32,7 +32,6 @@ type Board struct {
 	saved     map[string]metrics.SavedFile
 	imported  []metrics.Start
 	notes     []metrics.Note
-	journals  []string // lines of restart journals, newest last
 
 	sys       hostState
 	gpus      gpuState

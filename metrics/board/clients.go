@@ -17,7 +17,6 @@ type clientState struct {
 	c         metrics.Client
 	log       string
 	firstSeen time.Time
-	conns     int
 	writes    []string
 	argvFiles []string
 	endedAt   time.Time

@@ -415,8 +415,22 @@ func (b *Board) inferTarget(d *metrics.Dataset) metrics.Target {
 	return metrics.Target{}
 }
 
-// writes tells whether a client may be the one that grows a dataset.
+// writes tells whether a client grows a dataset. Where nothing names the writer
+// (rows are often opened, appended and closed one by one), it is the client that
+// was there when the dataset grew, unless that client or that dataset is spoken
+// for: growth at the same time alone never joins two jobs.
 func (b *Board) writes(c *clientState, d *metrics.Dataset) bool {
+	if named(c, d) {
+		return true
+	}
+	if len(c.writes) > 0 || slices.ContainsFunc(b.clients, func(o *clientState) bool { return o != c && o.alive() && named(o, d) }) {
+		return false
+	}
+	return c.alive() && !c.c.Started.IsZero() && !d.Grew.Before(c.c.Started)
+}
+
+// named tells whether descriptors or arguments of a client name a dataset.
+func named(c *clientState, d *metrics.Dataset) bool {
 	for _, s := range d.Shards {
 		if slices.Contains(c.writes, s.Path) || slices.Contains(c.argvFiles, s.Path) {
 			return true
@@ -427,7 +441,7 @@ func (b *Board) writes(c *clientState, d *metrics.Dataset) bool {
 			}
 		}
 	}
-	return c.alive() && !c.c.Started.IsZero() && !d.Grew.Before(c.c.Started)
+	return false
 }
 
 // eta reckons when a target will be reached, from the growth since the last

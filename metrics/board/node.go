@@ -24,6 +24,7 @@ func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
 		}
 	}
 	b.session, b.known = s, true
+	b.channels = map[string]metrics.Channel{} // those of the connection before are gone with it
 	if !s.Now.IsZero() {
 		b.offset = s.Now.Sub(f.At)
 		b.boot = f.At.Add(-time.Duration(s.UptimeS * float64(time.Second)))
@@ -38,7 +39,7 @@ func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
 // applyLink takes a change of the link. An outage is one however often a
 // reconnect is tried: it keeps its beginning, and is told once.
 func (b *Board) applyLink(f metrics.Frame, l metrics.LinkFact) {
-	reason := metrics.Clean(l.Reason, 200)
+	reason := metrics.Clean(l.Reason, 800)
 	if l.Status == metrics.LinkConnecting && b.link.Status == metrics.LinkDown {
 		b.link.Waiting = l.Waiting
 		return

@@ -26,13 +26,13 @@ type section struct {
 	version   string
 	modelName string
 
-	capacity, headroom, maxRunning, context, weightGB, kvGB sglang.Num
-	freeGB                                                  sglang.Num // before the weights, of the fullest GPU
-	kvDtype                                                 string
-	hostGB                                                  sglang.Num // 1e9 bytes a rank
-	hicache                                                 sglang.Num
-	port                                                    int
-	addr                                                    string
+	capacity, headroom, maxRunning, context, kvGB sglang.Num
+	freeGB                                        sglang.Num // before the weights, of the fullest GPU
+	kvDtype                                       string
+	hostGB                                        sglang.Num // 1e9 bytes a rank
+	hicache                                       sglang.Num
+	port                                          int
+	addr                                          string
 
 	level   level
 	lanes   map[int16]*lane // by DP rank
@@ -51,6 +51,7 @@ type section struct {
 	lastDecode time.Time
 	firstToken time.Time
 	posts      int64
+	accessLog  bool    // the server logs its answers
 	finishes   []int64 // unix seconds of finished requests, local clock
 	answered   time.Time
 	sinceBatch int64 // requests answered since the last decode line
@@ -129,7 +130,7 @@ func (s *section) causes() []metrics.CauseFact {
 // finishedSince counts requests that finished at or after a moment; ok is false
 // where the log of that time was not read.
 func (s *section) finishedSince(t time.Time) (n int64, ok bool) {
-	if t.Before(s.whole) || s.whole.IsZero() || int64(len(s.finishes)) < s.posts && (len(s.finishes) == 0 || t.Unix() < s.finishes[0]) {
+	if !s.accessLog || t.Before(s.whole) || s.whole.IsZero() || int64(len(s.finishes)) < s.posts && (len(s.finishes) == 0 || t.Unix() < s.finishes[0]) {
 		return 0, false
 	}
 	sec := t.Unix()

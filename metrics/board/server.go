@@ -46,9 +46,6 @@ type serverState struct {
 	prom         promState
 
 	runningSeries metrics.Series // from /v1/loads, where no log tells
-
-	state metrics.ServerState
-	since time.Time
 }
 
 func (s *serverState) alive() bool { return s.endedAt.IsZero() && (s.s.PID != 0 || s.config != nil) }
@@ -360,7 +357,7 @@ func (b *Board) fillRates(out *metrics.Server, s *serverState, sec *section) {
 	switch v := s.prom.view.Requests; {
 	case v.OK:
 		out.Finished, out.FinishedWith = s.prom.fig(v), "/metrics"
-	case sec != nil && !sec.broken && (sec.posts > 0 || !sec.ready.IsZero()):
+	case sec != nil && !sec.broken && sec.accessLog && (sec.posts > 0 || !sec.ready.IsZero()):
 		out.Finished, out.FinishedWith = metrics.Known(float64(sec.posts), b.logs[s.log].at, 0, sourceLog), "POST 200 lines of the log"
 	}
 }

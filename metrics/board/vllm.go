@@ -184,7 +184,9 @@ func (b *Board) fillVLLM(out *metrics.Server, s *serverState, sec *section) {
 	}
 	if !out.MaxRunning.Known {
 		n := flagInt(out.Argv, "max-num-seqs")
-		if f, ok := 0.0, false; n == 0 && sec != nil {
+		var f float64
+		var ok bool
+		if n == 0 && sec != nil {
 			if f, ok = sec.flagNum("max_num_seqs"); ok {
 				n = int(f)
 			}

@@ -217,6 +217,7 @@ func generating(p string) bool {
 }
 
 func (w *work) access(s *section, method, path string, status int, t time.Time) {
+	s.accessLog = true
 	if method != "POST" || status != 200 || !generating(path) {
 		return
 	}

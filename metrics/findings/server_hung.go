@@ -3,7 +3,6 @@ package findings
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -14,7 +13,7 @@ var serverHung = Detector{
 	Needs: "the server's log, or /metrics",
 	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s.",
 	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
-	Clear: 5 * time.Second,
+	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
 	Check: func(in *Input, out *Output) {
 		if !in.linkUp() {
 			return
@@ -57,6 +56,15 @@ var serverHung = Detector{
 				},
 			}
 			in.addXid(&c)
+			for j := range in.Snap.GPUs {
+				if g := &in.Snap.GPUs[j]; g.Lost != "" {
+					c.Cause = metrics.CauseGPULost
+					c.Title += fmt.Sprintf("; GPU %d is lost", g.Index)
+					c.Why = fmt.Sprintf("GPU %d no longer answers (%s), and the scheduler waits for it", g.Index, g.Lost)
+					c.Advice = "stop the server, reset the GPU or restart the machine, then start the server again"
+					break
+				}
+			}
 			if v.Health.Known {
 				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("/health answers %.0f, which proves nothing", v.Health.V), v.Health))
 			}

@@ -3,6 +3,7 @@ package jsonl
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,7 @@ const (
 func PrettyRow(row []byte) []string {
 	p := &printer{d: json.NewDecoder(bytes.NewReader(row))}
 	p.d.UseNumber()
-	if err := p.value("", 0); err != nil && !(err == io.EOF && len(p.out) > 0) {
+	if err := p.value("", 0); err != nil && !(errors.Is(err, io.EOF) && len(p.out) > 0) {
 		if len(p.out) == 0 || len(p.out) == 1 {
 			return []string{fold(string(bytes.TrimSpace(row)))}
 		}

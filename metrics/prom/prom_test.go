@@ -338,7 +338,7 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		Custom(b, "x", map[string]string{"running": "a", "kv_usage": `b{c="d"}`})
-		ParseLoads(b)
+		_, _ = ParseLoads(b)
 		i, _ := ParseInfo(b)
 		for k, s := range i.Args {
 			if k != metrics.Clean(k, 0) || s != metrics.Clean(s, 0) {

@@ -57,6 +57,9 @@ func ExitCode(s *metrics.Snapshot) int {
 // the bar may cut it after 20 characters.
 func Line(s *metrics.Snapshot) string {
 	parts := []string{s.Verdict.Word}
+	if Level(s) == Unreachable && s.Link.Reason != "" {
+		return s.Verdict.Word + " " + metrics.Cut(s.Link.Reason, 120) + "\n"
+	}
 	if s.Job.PerMin.Known {
 		parts = append(parts, metrics.Rate(s.Job.PerMin.V)+"/min")
 	}
@@ -108,9 +111,9 @@ func glanceServer(b *strings.Builder, s *metrics.Snapshot, v *metrics.Server) {
 		fmt.Fprintf(b, " (%s)", v.Phase.Name)
 	}
 	if !v.Started.IsZero() && v.Ended.IsZero() {
-		fmt.Fprintf(b, " for %s", metrics.Age(s.At.Sub(v.Started)))
+		fmt.Fprintf(b, ", up %s", metrics.Age(s.At.Sub(v.Started)))
 	}
-	if v.Gen.Now.Known {
+	if v.Gen.Now.Known && v.State != metrics.ServerDown && v.State != metrics.ServerHung {
 		fmt.Fprintf(b, ", %s tok/s", metrics.Rate(v.Gen.Now.V))
 		switch {
 		case v.Gen.Settled.Known:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,6 +163,11 @@ func (n Node) check() error {
 	}
 	if n.Target < 0 {
 		return fmt.Errorf("target is %d rows; leave it out where it is not known", n.Target)
+	}
+	for name, v := range n.Thresholds {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("threshold %s is %v; it must be a number", name, v)
+		}
 	}
 	for _, t := range n.Targets {
 		if t.Path == "" || t.Rows <= 0 {

@@ -60,16 +60,17 @@ func TestParse(t *testing.T) {
 
 func TestErrorsNameWhatAndWhere(t *testing.T) {
 	for in, want := range map[string]string{
-		"thme = \"dark\"":                             "thme",
-		"theme = \"pink\"":                            "it may be auto, light, dark",
-		"interval = \"1 day\"":                        "is no duration",
-		"interval = \"1ms\"":                          "shortest is 200ms",
-		"[node.a]\ndial = \"telnet\"":                 `node "a": dial is "telnet"`,
-		"[node.a]\ntarget = -1":                       "leave it out",
-		"[[node.a.guards]]\nflag = \"x\"":             "allowed or denied",
-		"[[node.a.guards]]\nflag=\"x\"\ndeny=[\"y\"]": "has no why",
-		"[node.a.endpoint]\nport = 0":                 "1 to 65535",
-		"theme = ":                                    "1| theme",
+		"thme = \"dark\"":                                 "thme",
+		"theme = \"pink\"":                                "it may be auto, light, dark",
+		"interval = \"1 day\"":                            "is no duration",
+		"interval = \"1ms\"":                              "shortest is 200ms",
+		"[node.a]\ndial = \"telnet\"":                     `node "a": dial is "telnet"`,
+		"[node.a]\ntarget = -1":                           "leave it out",
+		"[[node.a.guards]]\nflag = \"x\"":                 "allowed or denied",
+		"[[node.a.guards]]\nflag=\"x\"\ndeny=[\"y\"]":     "has no why",
+		"[node.a.endpoint]\nport = 0":                     "1 to 65535",
+		"[node.a.thresholds]\nheadroom_warning_gib = nan": "must be a number",
+		"theme = ": "1| theme",
 	} {
 		if _, err := Parse([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q in it", in, err, want)
