@@ -291,9 +291,6 @@ func (s seen) value(c fieldCase, scope, name, want string) (string, bool) {
 		rank = ""
 	}
 	ranked := func(top *float64, name string) string {
-		if v := s.figure("decode_" + name); scope == "before" && v != nil {
-			return num(v)
-		}
 		if rank != "" {
 			return num(s.figure(rank + "_" + name))
 		}

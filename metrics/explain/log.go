@@ -165,13 +165,6 @@ func rankFigures(s *sglang.State, dp int, fig figures) {
 		fig.put(prefix+"queued", b.Queued.V, b.Queued.Known)
 		fig.put(prefix+"kv_usage", usage.V, usage.Known)
 	}
-	if d, _, ok := s.LastDecode(dp); ok && !b.Decode {
-		// What ran before the newest line, which is a prefill's.
-		usage, _ := d.Binding()
-		fig.put(prefix+"decode_running", d.Running.V, d.Running.Known)
-		fig.put(prefix+"decode_queued", d.Queued.V, d.Queued.Known)
-		fig.put(prefix+"decode_kv_usage", usage.V, usage.Known)
-	}
 	for _, f := range []struct {
 		name string
 		v    sglang.Num
@@ -188,6 +181,47 @@ func rankFigures(s *sglang.State, dp int, fig figures) {
 		{"transfer", b.Transfer}, {"prealloc", b.Prealloc}, {"cached_tokens", b.Cached}, {"pending_tokens", b.Pending},
 	} {
 		fig.put(prefix+f.name, f.v.V, f.v.Known)
+	}
+}
+
+// beforeTheEnd takes the level of a server that ended from its decode lines: a
+// prefill line after them counts what ran before its own batch.
+func (r *Report) beforeTheEnd(s *sglang.State) {
+	var running, queued, usage figureSum
+	for _, dp := range s.DPRanks() {
+		d, _, ok := s.LastDecode(dp)
+		if !ok {
+			return
+		}
+		u, _ := d.Binding()
+		running.add(d.Running)
+		queued.add(d.Queued)
+		usage.most(u)
+	}
+	for _, f := range []struct {
+		to   **float64
+		from figureSum
+	}{{&r.Running, running}, {&r.Queued, queued}, {&r.KVUsage, usage}} {
+		if f.from.known {
+			*f.to = known(f.from.v, true)
+		}
+	}
+}
+
+type figureSum struct {
+	v     float64
+	known bool
+}
+
+func (f *figureSum) add(n sglang.Num) {
+	if n.Known {
+		f.v, f.known = f.v+n.V, true
+	}
+}
+
+func (f *figureSum) most(n sglang.Num) {
+	if n.Known && (!f.known || n.V > f.v) {
+		f.v, f.known = n.V, true
 	}
 }
 
@@ -222,6 +256,9 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 		state = metrics.ServerServing
 	}
 	r.State = str(string(state))
+	if state == metrics.ServerDown {
+		r.beforeTheEnd(s)
+	}
 	if len(dead) > 0 {
 		r.find("rank-dead", metrics.SeverityCritical, metrics.CauseSchedulerException, "a scheduler died while others go on printing: "+dead[0].String(),
 			"/health may still answer 200; requests of that rank are lost", "restart the server", fmt.Sprintf("%d ranks still print", l.Ranks))
@@ -232,6 +269,7 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 			"the health check waited for an answer that did not come", 0, "checked at "+h.Checked.String(), "last heartbeat at "+h.Heartbeat.String())
 	}
 	if s.Compiling() && !fatal {
+		r.Phase = str("jit-compiling")
 		r.sign("jit-compiling", metrics.SeverityInfo, metrics.CauseJITCompiling, "kernels are being compiled, the server is not stuck",
 			"the log announces a compilation and no decode line has come since", 0)
 	}
