@@ -38,15 +38,17 @@ func set(flag, value string) launch.Edit {
 	return launch.Edit{Kind: launch.SetFlag, Name: flag, Value: value}
 }
 
-// behaviours are the ways of servers to end and to start.
-var behaviours = []struct {
-	name  string
-	args  []string // of the old server
-	edits []launch.Edit
-	state string
-	steps string // steps that the journal must have, in order
-	slow  bool
-}{
+// behaviour is a way of a server to end and to start.
+type behaviour struct {
+	name    string
+	args    []string // of the old server
+	limited bool     // it was started with a soft limit of locked memory of 4 MiB
+	edits   []launch.Edit
+	state   string
+	steps   string // steps that the journal must have, in order
+}
+
+var behaviours = []behaviour{
 	{name: "exits on TERM", state: metrics.JournalRunning, steps: "begin identify term stopped port-free start started listening end"},
 	{name: "ignores TERM", args: []string{"--deaf"}, edits: []launch.Edit{{Kind: launch.UnsetFlag, Name: "deaf"}}, state: metrics.JournalRunning, steps: "term kill stopped start started listening end"},
 	{name: "leaves children", args: []string{"--children", "3"}, state: metrics.JournalRunning, steps: "term kill stopped start started listening end"},

@@ -150,6 +150,8 @@ type world struct {
 	run  Runner
 	sh   string
 	all  []*exec.Cmd
+	// before is shell text that runs before a stand-in in the same process.
+	before string
 }
 
 func newWorld(t *testing.T) *world {
@@ -204,7 +206,11 @@ func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	defer log.Close()
-	c := exec.Command(os.Args[0], append([]string{"-m", "sglang.launch_server", "--port", strconv.Itoa(port)}, args...)...)
+	argv := append([]string{os.Args[0], "-m", "sglang.launch_server", "--port", strconv.Itoa(port)}, args...)
+	if w.before != "" {
+		argv = append([]string{"/bin/sh", "-c", w.before + `; exec "$@"`, "sh"}, argv...)
+	}
+	c := exec.Command(argv[0], argv[1:]...)
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home}, env...)
 	c.Dir, c.Stdout, c.Stderr = w.home, log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -215,6 +221,16 @@ func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 	go func() { _ = c.Wait() }() // a zombie is no failure, but a parent usually reaps
 	w.until("the stand-in listens", func() bool { return listening(port) })
 	return c
+}
+
+// serverOf starts the old server of a behaviour.
+func (w *world) serverOf(b behaviour, port int) *exec.Cmd {
+	w.t.Helper()
+	if b.limited {
+		w.before = "ulimit -S -l 4096"
+		defer func() { w.before = "" }()
+	}
+	return w.server(port, nil, b.args...)
 }
 
 func (w *world) log() string { return filepath.Join(w.home, "server log.txt") }
