@@ -149,6 +149,9 @@ func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		m.close(d)
 		word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")
+		if word == "" && d.sel == 0 {
+			return nil // nothing was typed and nothing chosen
+		}
 		for _, b := range found {
 			if b.name == word {
 				return b.do(m, strings.TrimSpace(arg))

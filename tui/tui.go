@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -64,10 +66,12 @@ func run(ctx context.Context, opt Options, in, out *os.File, extra ...tea.Progra
 	}, extra...)
 	state, _ := term.GetState(in.Fd())
 	done := make(chan error, 1)
+	program := tea.NewProgram(m, options...)
 	go func() {
-		_, err := tea.NewProgram(m, options...).Run()
+		_, err := program.Run()
 		done <- err
 	}()
+	defer wakeAfterStop(program)()
 	err := await(ctx, done, leaving)
 	if errors.Is(err, ErrTerminal) && state != nil {
 		_ = term.Restore(in.Fd(), state)
@@ -81,6 +85,29 @@ func run(ctx context.Context, opt Options, in, out *os.File, extra ...tea.Progra
 		return nil
 	}
 	return err
+}
+
+// wakeAfterStop takes the terminal anew after the program was stopped and goes
+// on: the shell has set it to its own liking meanwhile.
+func wakeAfterStop(p *tea.Program) (end func()) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGCONT)
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-again:
+				_ = p.ReleaseTerminal() // it is not ours any more; only the program's own view of it counts
+				_ = p.RestoreTerminal()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(again)
+		close(ended)
+	}
 }
 
 // await waits for the program's end; from the wish to quit on, only so long.

@@ -320,6 +320,9 @@ func (b *Board) snapshotServer(s *serverState, starts []metrics.Start) metrics.S
 	}
 	if out.State == metrics.ServerDown {
 		b.fillEnd(&out, s, sec)
+		for _, f := range []*metrics.Figure{&out.Running, &out.Queued, &out.InFlight, &out.KVUsage, &out.KVTokens, &out.PerRequest, &out.InputTPS, &out.Gen.Now} {
+			f.Every = 1 // what it did last is old at once: nothing runs in a dead server
+		}
 	} else {
 		out.Causes = b.liveCauses(sec)
 	}

@@ -272,7 +272,7 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 		return // a copy: the first rank of each DP rank speaks for all
 	}
 	bt := e.Batch
-	if bt.Probe {
+	if bt.Probe || !plausible(bt, s.capacity) {
 		return
 	}
 	s.lastBatch = t
@@ -314,6 +314,18 @@ type reading struct {
 }
 
 // decode takes an SGLang decode line.
+// plausible tells a real batch from text that looks like one, as a prompt in a
+// request log may: a running request has at least one token, and the usage that
+// is printed is that of the tokens.
+func plausible(bt *sglang.Batch, capacity sglang.Num) bool {
+	tokens := bt.LiveTokens()
+	if bt.Decode && bt.Running.Known && tokens.Known && bt.Running.V > tokens.V {
+		return false
+	}
+	usage, _ := bt.Binding()
+	return !(bt.Usage.Known && usage.Known && tokens.Known && capacity.Known && capacity.V > 0 && math.Abs(tokens.V/capacity.V-usage.V) > 0.05)
+}
+
 func (w *work) decode(s *section, e *sglang.Event, t time.Time) {
 	bt := e.Batch
 	usage, _ := bt.Binding()
