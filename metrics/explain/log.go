@@ -279,7 +279,7 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 			"the pool is nearly full: requests crawl or are retracted", 0)
 	}
 	if now.Retractions > 0 {
-		r.find("retractions", metrics.SeverityWarning, metrics.CauseKVThrashing, fmt.Sprintf("%d retractions: the KV pool was full", now.Retractions),
+		r.find("retractions", metrics.SeverityWarning, metrics.CauseKVThrashing, plural(now.Retractions, "retraction")+": the KV pool was full",
 			"running requests were taken back and computed again; this is no crash", "send fewer requests at once, or enlarge the KV pool")
 	}
 }
@@ -348,6 +348,13 @@ func outcome(stopped, fatal, ready, newest, any bool) string {
 		return "starting"
 	}
 	return "unknown"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func stampText(known bool, text string) string {
