@@ -39,10 +39,9 @@ func Read(in io.Reader, kind Kind) (*Report, error) {
 	data = plain(data)
 	r := newReport()
 	if rest == nil {
-		data = r.asWritten(data, kind)
-	}
-	if kind == KindAuto {
-		kind = Recognise(sample(data))
+		data, kind = r.asWritten(data, kind)
+	} else {
+		kind = orKind(kind, data)
 	}
 	var more error
 	switch kind {
@@ -93,38 +92,42 @@ func Read(in io.Reader, kind Kind) (*Report, error) {
 	return r, errors.Join(err, more)
 }
 
-// asWritten undoes what a copy did to a file: quote marks, colours, folds. Folds
-// are undone for logs only, and only where more can be read afterwards.
-func (r *Report) asWritten(data []byte, kind Kind) []byte {
-	if bare := unquote(data); len(bare) != len(data) {
-		data = bare
-	}
-	if isCollected(data) && !serverKind(orKind(kind, data)) {
-		if out := unpacked(data); orKind(kind, out) != KindAuto {
-			data = out
+// asWritten undoes what a copy did to a file: quote marks, colours, a
+// collector's records and prefixes, folds; and tells what kind it is. Folds are
+// undone for logs only (those of tables and rows have a meaning of their own),
+// and only where more can be read afterwards.
+func (r *Report) asWritten(data []byte, named Kind) ([]byte, Kind) {
+	data = unquote(data)
+	kind := orKind(named, data)
+	if isCollected(data) && !serverKind(kind) {
+		out := unpacked(data)
+		if is := orKind(named, out); is != KindAuto {
+			data, kind = out, is
 		}
 	}
-	if bare := stripped(data, collectors); len(bare) != len(data) && !serverKind(orKind(kind, data)) {
-		if was, is := orKind(kind, data), orKind(kind, bare); is != KindAuto && (was == is || was == KindAuto) {
-			data = bare
+	if !serverKind(kind) {
+		if bare := stripped(data, collectors); len(bare) != len(data) {
+			if is := orKind(named, bare); is != KindAuto && (kind == is || kind == KindAuto) {
+				data, kind = bare, is
+			}
 		}
+	}
+	if !serverKind(kind) && kind != KindClient && kind != KindAuto {
+		return data, kind
 	}
 	out, first, sure := unfold(data)
-	if first == nil || !unfolds(kind, data) && !unfolds(kind, out) {
-		return data
+	if first == nil {
+		return data, kind
 	}
-	if a, b := reads(data), reads(out); b <= a && !(sure && 10*b >= 7*a) {
-		return data
+	is := orKind(named, out)
+	if !serverKind(is) && is != KindClient {
+		return data, kind
+	}
+	if a, b := reads(data), reads(out); b <= a && (!sure || 10*b < 7*a) {
+		return data, kind
 	}
 	r.first = first
-	return out
-}
-
-// unfolds tells whether a file is of a kind whose folds are undone: those of
-// tables and rows have a meaning of their own.
-func unfolds(kind Kind, data []byte) bool {
-	kind = orKind(kind, data)
-	return serverKind(kind) || kind == KindClient
+	return out, is
 }
 
 func serverKind(k Kind) bool { return k == KindServerLog || k == KindSGLang || k == KindVLLM }
