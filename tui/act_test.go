@@ -400,6 +400,24 @@ func TestReadOnlyHasNoActingKeys(t *testing.T) {
 // onlyLooks hides that actions can act.
 type onlyLooks struct{ Actions }
 
+// The form may be opened before it is known what runs: it begins then, and
+// nothing else acts before.
+func TestActingWaitsForTheFirstLook(t *testing.T) {
+	s := sceneEmpty()
+	s.Link.Since = s.At.Add(-3 * time.Second)
+	s.Starts = storyStarts()
+	drive(t, 120, 40, s, func(d *driver) {
+		d.Press("R").See("still looking at what runs").Press("e").See("still looking at what runs").Press("/", "a", "u", "w", "enter", "x")
+		if len(d.act.acted.looks) > 0 {
+			t.Error("a launch was read back of nobody knows what")
+		}
+		d.Send(snapshotMsg{sceneSettled()}).See("edit SGLang 0.5.9  pid 206001", "159,277")
+	})
+	hidden := sceneSettled()
+	hidden.Servers[0].PID = 0
+	drive(t, 120, 40, hidden, func(d *driver) { d.Press("S").See("process was not found yet") })
+}
+
 // Where nothing runs and nothing is known, a pasted command line serves.
 func TestPastedCommandLine(t *testing.T) {
 	drive(t, 120, 40, sceneEmpty(), func(d *driver) {

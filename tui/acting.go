@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -72,18 +73,23 @@ func actKeys() []binding {
 	}
 	acts := func(name, key, short, help string, do func(m *Model) tea.Cmd) binding {
 		return binding{name: name, keys: []string{key}, show: key, group: "Act", short: short, help: help, when: canAct,
-			do: func(m *Model, _ string) tea.Cmd { return do(m) }}
+			do: func(m *Model, _ string) tea.Cmd {
+				if why := m.unsure(); why != "" && name != "edit" {
+					return m.say(why)
+				}
+				return do(m)
+			}}
 	}
 	keys := []binding{
 		formKey("change-flag", "enter", "change", "give the selected flag or variable a value", (*formView).change),
 		formKey("find-flag", "/", "find", "search all flags of this engine and version as you type", (*formView).find),
+		formKey("review", "w", "review", "look at all of it before anything is done", (*formView).review),
 		formKey("add-flag", "a", "add", "add by name: --flag value, or NAME=value for the environment", (*formView).add),
 		formKey("remove-flag", "x", "remove", "remove the selected flag or variable", (*formView).remove),
 		formKey("undo", "u", "undo", "take the last change back", (*formView).undo),
 		formKey("redo", "ctrl+r", "", "make an undone change again", (*formView).redo),
 		formKey("reset", "U", "reset", "take all changes back; u brings them again", (*formView).reset),
 		formKey("copy-start", "c", "copy a start", "take the flags of an earlier start", func(_ *formView, m *Model) tea.Cmd { return m.open(viewStarts) }),
-		formKey("review", "w", "review", "look at all of it before anything is done", (*formView).review),
 		reviewKey("confirm", "w", "go on", "go on to the confirmation", (*reviewView).confirm),
 		reviewKey("client-choice", "c", "client", "what becomes of the client: keep, stop, restart", (*reviewView).nextClient),
 		reviewKey("drain", "d", "drain", "how long requests may end by themselves", (*reviewView).nextDrain),
@@ -115,14 +121,47 @@ func (m *Model) aim() *metrics.Server {
 	return nil
 }
 
-// lastLaunch is the newest launch that is known where none runs: the newest
-// start's flags, in the directory and with the log of the server that ended.
+// firstLook is how long the first discovery of processes may take.
+const firstLook = 20 * time.Second
+
+// withVersion is a launch with its engine's version, which not the process tells
+// but its log, perhaps later.
+func (m *Model) withVersion(l launch.Launch) launch.Launch {
+	if s := m.live.Server(); s != nil && l.Version == "" && s.Engine == l.Engine {
+		l.Version = s.Version
+	}
+	return l
+}
+
+// unsure says why it cannot be told yet what runs, "" where it can: nothing may be
+// started beside a server that was not found yet.
+func (m *Model) unsure() string {
+	if m.aim() != nil {
+		return ""
+	}
+	for i := range m.live.Servers {
+		if s := &m.live.Servers[i]; s.State != metrics.ServerDown && s.PID == 0 {
+			return "the server's process was not found yet: without it nothing can be done; try again in a moment"
+		}
+	}
+	young := len(m.live.Procs) == 0 && m.live.At.Sub(m.live.Link.Since) < firstLook
+	if m.live.Verdict.Word == "WAIT" || young {
+		return "still looking at what runs: try again in a moment"
+	}
+	return ""
+}
+
+// lastLaunch is the launch to begin with where none runs and none was saved: the
+// flags of the last good start, else of the newest, in the directory and with the
+// log of the server that ended.
 func (m *Model) lastLaunch() launch.Launch {
 	l := launch.Launch{Umask: -1, UID: -1, GID: -1}
-	for _, s := range slices.Backward(m.live.Starts) {
-		if len(s.Argv) > 0 {
+	if good, ok := m.goodStart(); ok {
+		l = launch.FromStart(good)
+	}
+	for i := len(m.live.Starts) - 1; i >= 0 && !l.Known(); i-- {
+		if s := m.live.Starts[i]; len(s.Argv) > 0 {
 			l = launch.FromStart(s)
-			break
 		}
 	}
 	if s := m.live.Server(); s != nil {
@@ -273,7 +312,7 @@ func (m *Model) takeStart() tea.Cmd {
 	v := m.views[viewForm].(*formView)
 	cmd := m.open(viewForm)
 	if v.draft == nil {
-		return cmd
+		return tea.Batch(cmd, m.say(m.unsure()))
 	}
 	v.do(m, launch.Edit{Kind: launch.TakeArgv, Name: startName(st), Argv: st.Argv})
 	return tea.Batch(cmd, m.say("the flags of "+startName(st)+" are in the form; u takes that back"))

@@ -132,6 +132,10 @@ func (v *formView) opened(m *Model) tea.Cmd {
 	if m.live == nil {
 		return nil
 	}
+	if m.unsure() != "" {
+		v.draft = nil // it begins with the first snapshot that tells what runs
+		return nil
+	}
 	srv := m.aim()
 	id := identityOf(m.live, srv)
 	if v.draft == nil || v.of != id {
@@ -149,6 +153,14 @@ func (v *formView) opened(m *Model) tea.Cmd {
 		return m.askCommand(v)
 	}
 	return m.look(v, id.PID)
+}
+
+// renewed begins a draft where the form was opened before it was known what runs.
+func (v *formView) renewed(m *Model) tea.Cmd {
+	if v.draft == nil && m.unsure() == "" {
+		return v.opened(m)
+	}
+	return nil
 }
 
 // askCommand asks for a command line where nothing is known to start from.
@@ -192,6 +204,9 @@ func (v *formView) rebase(m *Model, base launch.Launch) {
 func (v *formView) refresh(m *Model) {
 	if v.draft == nil || m.live == nil {
 		return
+	}
+	if base := m.withVersion(v.draft.Base()); base.Version != v.draft.Base().Version {
+		v.draft, v.stale = edited(base, v.draft.Edits()), true
 	}
 	if v.stale || v.judged.snap != m.live || v.judged.draft != v.draft {
 		v.judged = assess(m.live, m.aim(), v.draft)
@@ -425,6 +440,9 @@ func (v *formView) again(m *Model) {
 }
 
 func (v *formView) find(m *Model) tea.Cmd {
+	if v.draft == nil {
+		return nil
+	}
 	d := &findDialog{v: v}
 	d.in.set(v.query)
 	m.ask(d)
@@ -433,9 +451,12 @@ func (v *formView) find(m *Model) tea.Cmd {
 
 // add takes a flag or a variable that is typed whole.
 func (v *formView) add(m *Model) tea.Cmd {
+	if v.draft == nil {
+		return nil
+	}
 	m.ask(newLineDialog("add", "--flag value, --switch, or NAME=value for the environment", "", func(m *Model, text string) tea.Cmd {
 		text = strings.TrimSpace(text)
-		if text == "" || v.draft == nil {
+		if text == "" {
 			return nil
 		}
 		v.query = ""

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,8 +25,11 @@ func (d *findDialog) draw(m *Model, screen area) {
 	if screen.w() < 60 || screen.h() < 20 {
 		x = 3
 	}
-	a := screen.sub(x, y, min(40, screen.w()-x-1), 1)
-	d.in.draw(a, 0, 0, a.w())
+	a := screen.sub(x, y, min(44, screen.w()-x-1), 1)
+	a.clear(stText)
+	w := max(a.w()-14, 1)
+	d.in.draw(a, 0, 0, w)
+	a.cut(w+2, 0, 12, fmt.Sprintf("%d found", countRows(d.v.rows)), stDim)
 }
 
 func (d *findDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {

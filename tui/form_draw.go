@@ -14,7 +14,11 @@ import (
 // would give.
 func (v *formView) draw(m *Model, a area) {
 	if v.draft == nil || m.live == nil {
-		a.cut(0, 0, a.w(), "no launch is known yet", stDim)
+		text := "no launch is known yet"
+		if m.live != nil && m.unsure() != "" {
+			text = m.unsure()
+		}
+		a.cut(0, 0, a.w(), text, stDim)
 		return
 	}
 	v.refresh(m)

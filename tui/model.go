@@ -56,6 +56,9 @@ type view interface {
 // An opener is told when it comes to the top.
 type opener interface{ opened(m *Model) tea.Cmd }
 
+// A renewer is told of each snapshot while it is on top.
+type renewer interface{ renewed(m *Model) tea.Cmd }
+
 // motion is a movement that a key asks for.
 type motion int
 
@@ -169,7 +172,11 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.live = msg.s
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
-		return m, tea.Batch(m.bell(), m.takeSnapshot(drawEvery))
+		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery)}
+		if v, ok := m.top().(renewer); ok {
+			cmds = append(cmds, v.renewed(m))
+		}
+		return m, tea.Batch(cmds...)
 	case promptMsg:
 		return m, tea.Batch(m.prompt(msg.p), m.takePrompt())
 	case toastMsg:

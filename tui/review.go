@@ -96,7 +96,7 @@ func (v *reviewView) looked(m *Model, seen restart.Seen, err error) tea.Cmd {
 	}
 	v.seen, v.stale = &seen, true
 	if v.opt.Op != restart.Stop {
-		v.draft = edited(seen.Launch, v.edits)
+		v.draft = edited(m.withVersion(seen.Launch), v.edits)
 	}
 	return v.check(m)
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/runvigil/runvigil/launch"
@@ -154,7 +155,11 @@ func commandLines(p *restart.Plan, w int) []line {
 func (v *reviewView) endLines(w int) []line {
 	out := []line{{sp(fmt.Sprintf("process %d ", v.end.pid), stStrong), sp(v.end.role, stDim)}}
 	out = append(out, para(sp("$", stDim), 2, w, clean(v.end.name), stText)...)
-	return append(out, bullets(v.plan.Stops, w)...)
+	lost := v.plan.Stops
+	if v.end.role == "client" {
+		lost = append(slices.Clone(lost), "its requests that are under way are lost; rows that have landed stay")
+	}
+	return append(out, bullets(lost, w)...)
 }
 
 func (v *reviewView) clientLines(w int) []line {

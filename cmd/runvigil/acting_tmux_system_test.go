@@ -1,0 +1,120 @@
+//go:build system
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// name is typed letter by letter, as a person does, and confirmed after a pause.
+func (s terminal) confirm(name string) {
+	s.t.Helper()
+	time.Sleep(600 * time.Millisecond) // the confirmation's first moment takes no key
+	if name != "" {
+		s.keys("-l", name)
+		time.Sleep(600 * time.Millisecond)
+	}
+	s.keys("Y")
+}
+
+// setFlag gives a flag a value in the open form.
+func (s terminal) setFlag(name, value string) {
+	s.t.Helper()
+	s.keys("/")
+	s.keys("C-u")
+	s.keys("-l", name)
+	s.wait("found", 5*time.Second)
+	s.keys("Enter", "Enter")
+	s.wait("take it", 5*time.Second)
+	s.keys("C-u", "C-k")
+	s.keys("-l", value)
+}
+
+// The story's second try through the real screen: 0.93 shows what it will give
+// and how it ended before, is restarted, crashes in prefill, is explained, and B
+// goes back to a server that gives tokens. fp8 is refused with the owner's reason.
+func TestSystemRestartInTmux(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 120, 40, nil)
+	term.keys(bin+" demo", "Enter")
+	term.wait("rows land", 10*time.Second)
+	term.keys("e")
+	term.wait("in use", 20*time.Second)
+	term.wait("no change yet", 10*time.Second)
+
+	term.setFlag("kv-cache-dtype", "fp8_e4m3")
+	term.wait("an fp8 KV cache degrades", 5*time.Second)
+	term.keys("Enter", "w")
+	term.wait("refused: --kv-cache-dtype", 10*time.Second)
+	term.keys("w")
+	if time.Sleep(500 * time.Millisecond); strings.Contains(term.text(), "it works: type") {
+		t.Fatalf("a broken guard is confirmed:\n%s", term.text())
+	}
+	term.keys("Escape")
+	term.wait("1 change", 5*time.Second)
+	term.keys("u")
+	term.wait("no change yet", 5*time.Second)
+
+	term.setFlag("mem-fraction", "0.93")
+	term.wait("231,120", 5*time.Second)
+	term.wait("out of memory in the first large", 5*time.Second)
+	term.keys("Enter", "w")
+	term.wait("no objection", 30*time.Second)
+	term.keys("w")
+	term.wait("it works: type demo", 5*time.Second)
+	term.confirm("demo")
+	term.wait("SIGTERM was sent", 20*time.Second)
+	term.wait("the new server runs: process", 60*time.Second)
+	term.wait("cuda-oom in prefill", 90*time.Second)
+	term.wait("goes back to the last good start", 10*time.Second)
+	term.wait("0.88", 5*time.Second)
+
+	term.keys("B")
+	term.wait("review: start the server", 10*time.Second)
+	term.wait("no objection", 30*time.Second)
+	term.keys("w")
+	term.wait("start the server on demo?", 5*time.Second)
+	term.confirm("")
+	term.wait("one real token came back", 90*time.Second)
+	term.keys("Escape")
+	term.wait("rows land", 60*time.Second)
+
+	term.keys("t")
+	for _, row := range []string{"0.90 fp8", "breaks a guard", "crashed: cuda-oom", "● running", "116,171", "376,028"} {
+		term.wait(row, 10*time.Second)
+	}
+	if n := strings.Count(term.text(), "231,120"); n != 2 {
+		t.Errorf("0.93 stands %d times in the table, once for the story and once for now:\n%s", n, term.text())
+	}
+	term.keys("q")
+	term.wait("generation tok/s", 5*time.Second)
+	term.keys("q")
+	term.wait("shell>", 10*time.Second)
+	if strings.Contains(term.text(), "goes on by itself") {
+		t.Errorf("leaving tells of a restart that is done:\n%s", term.text())
+	}
+}
+
+// Leaving while a restart goes on says so, and does not stop it.
+func TestSystemLeaveDuringRestart(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 100, 30, nil)
+	term.keys(bin+" demo", "Enter")
+	term.wait("rows land", 10*time.Second)
+	term.keys("e")
+	term.wait("in use", 20*time.Second) // by then its process was found
+	term.keys("Escape")
+	term.wait("generation tok/s", 5*time.Second)
+	term.keys("R")
+	term.wait("no objection", 30*time.Second)
+	term.keys("w")
+	term.wait("it works: type demo", 5*time.Second)
+	term.confirm("demo")
+	term.wait("SIGTERM was sent", 20*time.Second)
+	term.keys("q")
+	term.wait("R restart: ", 5*time.Second)
+	term.keys("q")
+	term.wait("goes on by itself on the node", 10*time.Second)
+}
