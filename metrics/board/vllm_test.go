@@ -101,9 +101,21 @@ func TestVLLMFirstScrapeIsNoHang(t *testing.T) {
 func TestVLLMOrphans(t *testing.T) {
 	r := newRig(t)
 	r.json(metrics.KindScan, "", metrics.Scan{UptimeS: 100_000, Procs: []metrics.Proc{vllmChild(501, 1, "VLLM::EngineCore"), vllmChild(502, 1, "VLLM::Worker_TP0")}})
-	s := r.tick(5 * time.Second)
+	var s *metrics.Snapshot
+	for range 8 {
+		r.b.Apply(metrics.Frame{Kind: metrics.KindGPU, At: r.at, Data: []byte("index,uuid,memory.total,memory.used,utilization.gpu\n0, GPU-a, 97887, 90000, 0\n")})
+		r.b.Apply(metrics.Frame{Kind: metrics.KindGPUApps, At: r.at, Data: []byte("gpu_uuid,pid,process_name,used_memory\nGPU-a, 502, VLLM::Worker_TP0, 89000\n")})
+		s = r.tick(5 * time.Second)
+	}
 	if len(s.Servers) != 0 || len(s.Clients) != 0 {
 		t.Errorf("servers %+v clients %+v", s.Servers, s.Clients)
+	}
+	held := false
+	for _, f := range s.Findings {
+		held = held || f.ID == "gpu-memory-held" && strings.Contains(f.Title, "orphan")
+	}
+	if !held {
+		t.Errorf("findings %+v", s.Findings)
 	}
 }
 
