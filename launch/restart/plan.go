@@ -175,6 +175,7 @@ type Plan struct {
 	clientCmd, clientLog string
 	clientSaved          bool
 	sh                   string // the shell that runs the script, "" is /bin/sh
+	gpuWait              time.Duration
 }
 
 // ClientProcess is a client of the server.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -19,11 +20,13 @@ import (
 //go:embed sh/restart.sh
 var script string
 
-// Waits of the script, in seconds.
+// gpuWait is how long GPU memory may take to become free.
+const gpuWait = 2 * time.Minute
+
+// Other waits of the script, in seconds.
 const (
 	killWait = 120 // after SIGKILL: tearing down GPUs and pinned memory takes its time
 	portWait = 90
-	gpuWait  = 120
 	grace    = 60 // after the port opened, for the way back
 )
 
@@ -91,7 +94,12 @@ func (p Plan) program(mode string) ([]byte, error) {
 	l.add("D=$B/%s", folder)
 	l.add(`mkdir "$D" || { printf '\n%%s failed %%s\n' "$N" "$D cannot be made"; exit 0; }`)
 	mark := "END_" + nonce(p.ID)
-	for _, name := range sortedKeys(files) {
+	if mode != "check" {
+		maps.DeleteFunc(files, func(name string, _ []byte) bool {
+			return strings.HasPrefix(name, "check.") || strings.HasPrefix(name, "path.")
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		l.file(name, files[name], mark)
 	}
 	if mode == "check" {
@@ -113,15 +121,6 @@ func (p Plan) shell() string {
 		return p.sh
 	}
 	return "/bin/sh"
-}
-
-func sortedKeys(m map[string][]byte) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // files are what the script needs, by name. new.sh may hold secrets that were
@@ -250,7 +249,11 @@ func (p Plan) variables() ([]byte, error) {
 	l.set("TERMWAIT", seconds(termWait))
 	l.set("KILLWAIT", strconv.Itoa(killWait))
 	l.set("PORTWAIT", strconv.Itoa(portWait))
-	l.set("GPUWAIT", strconv.Itoa(gpuWait))
+	wait := p.gpuWait
+	if wait == 0 {
+		wait = gpuWait
+	}
+	l.set("GPUWAIT", seconds(wait))
 	l.set("GRACE", strconv.Itoa(grace))
 	l.set("BACK", digit(p.Options.WayBack && p.Old.Known()))
 	l.set("NEEDPCT", strconv.Itoa(needPercent(p.New)))

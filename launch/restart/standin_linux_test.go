@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ type world struct {
 	home string
 	run  Runner
 	sh   string
-	all  []*exec.Cmd
+	reap sync.WaitGroup // of the stand-ins
 	// before is shell text that runs before a stand-in in the same process.
 	before string
 }
@@ -157,14 +158,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	home := t.TempDir()
-	w := &world{t: t, home: home, run: localRunner{home}}
+	w := &world{t: t, home: home, run: localRunner{home: home}}
 	t.Cleanup(func() {
 		for _, p := range w.mine() {
 			_ = syscall.Kill(p, syscall.SIGKILL)
 		}
-		for _, c := range w.all {
-			_ = c.Wait()
-		}
+		w.reap.Wait()
 	})
 	return w
 }
@@ -217,8 +216,7 @@ func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 	if err := c.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.all = append(w.all, c)
-	go func() { _ = c.Wait() }() // a zombie is no failure, but a parent usually reaps
+	w.reap.Go(func() { _ = c.Wait() }) // a zombie is no failure, but a parent usually reaps
 	w.until("the stand-in listens", func() bool { return listening(port) })
 	return c
 }
@@ -329,11 +327,14 @@ func (w *world) files() []string {
 }
 
 // localRunner is a node on this machine.
-type localRunner struct{ home string }
+type localRunner struct {
+	home string
+	path string // in front of PATH
+}
 
 func (r localRunner) Run(ctx context.Context, program []byte) ([]byte, error) {
 	c := exec.CommandContext(ctx, "/bin/sh", "-s")
-	c.Env = []string{"HOME=" + r.home, "PATH=" + os.Getenv("PATH"), "SSH_CLIENT=1"}
+	c.Env = []string{"HOME=" + r.home, "PATH=" + r.path + ":" + os.Getenv("PATH"), "SSH_CLIENT=1"}
 	c.Dir = "/"
 	c.Stdin = bytes.NewReader(program)
 	return c.Output()

@@ -99,9 +99,10 @@ fi
 MYLOCK= MARK=
 finish() { # state, why, text
 	[ "$MODE" != check ] || exit 0
-	say "end state=$1${2:+ why=$2}${3:+ -- $3}"
-	[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
 	rm -f "$D"/smi* "$D"/*.words "$D"/*.env "$D"/new.* "$D"/old.* "$D"/client.*
+	rm -rf "$D/client.saved"
+	[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
+	say "end state=$1${2:+ why=$2}${3:+ -- $3}"
 	exit 0
 }
 refuse() { # why, text
