@@ -37,11 +37,8 @@ var headroomLow = Detector{
 			if v.Engine == "vllm" {
 				c.Advice = "lower --gpu-memory-utilization, or --max-num-batched-tokens"
 			}
-			for j := range in.Snap.GPUs {
-				if g := &in.Snap.GPUs[j]; g.MemLowest.Known {
-					c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("GPU %d had %s free at the lowest since ready", g.Index, metrics.GiB(g.MemLowest.V*(1<<20))), g.MemLowest))
-					break
-				}
+			if g := lowestFree(in); g != nil {
+				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("GPU %d had %s free at the lowest since ready", g.Index, mib(g.MemLowest.V)), g.MemLowest))
 			}
 			out.Raise(c)
 		}
@@ -71,4 +68,16 @@ func bigCards(in *Input) bool {
 		}
 	}
 	return true
+}
+
+// lowestFree is the GPU that had the least free memory since the server was
+// ready, nil unknown. It is shown and never judged.
+func lowestFree(in *Input) *metrics.GPU {
+	var low *metrics.GPU
+	for i := range in.Snap.GPUs {
+		if g := &in.Snap.GPUs[i]; g.MemLowest.Known && (low == nil || g.MemLowest.V < low.MemLowest.V) {
+			low = g
+		}
+	}
+	return low
 }

@@ -182,6 +182,9 @@ func (in *Input) origin(pid int) string {
 
 // began is when a process started by its own clock, zero unknown.
 func (in *Input) began(pid int) time.Time {
+	if t := in.Snap.Config.Started[pid]; !t.IsZero() {
+		return t.Add(-in.Snap.NodeClock)
+	}
 	p := in.process(pid)
 	up := in.Snap.Sys.UptimeS
 	if p == nil || !up.Known || p.Start <= 0 || float64(p.Start)/100 > up.V {

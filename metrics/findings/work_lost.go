@@ -142,6 +142,9 @@ func lostByAbort(in *Input, out *Output) {
 			continue
 		}
 		told := clientTimesOut(in)
+		if told.IsZero() && livesTooLong(in) {
+			told = in.now() // the limit that was read is shorter than a request's life
+		}
 		if in.now().Sub(latest(v.Aborting, told)) > abortedLately {
 			continue // it was so once
 		}
@@ -174,6 +177,18 @@ func clientTimesOut(in *Input) time.Time {
 		}
 	}
 	return at
+}
+
+// livesTooLong tells whether a request lives longer than a living client's limit.
+func livesTooLong(in *Input) bool {
+	d, ok := life(in)
+	for i := range in.Snap.Clients {
+		c := &in.Snap.Clients[i]
+		if limit, _ := timeoutOf(in, c); ok && alive(c) && limit > 0 && d.Seconds() > limit {
+			return true
+		}
+	}
+	return false
 }
 
 // lostByForecast tells before it happens that the client will give up.
