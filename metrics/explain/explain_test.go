@@ -219,3 +219,20 @@ func TestCausesHaveFindings(t *testing.T) {
 		}
 	}
 }
+
+// Requests that run without a token are a hang; a first line after a pause is not.
+func TestStillServers(t *testing.T) {
+	line := "[2025-10-01 10:%s TP0] Decode batch, #running-req: 7, #token: 4512, token usage: 0.11, cuda graph: True, gen throughput (token/s): %s, #queue-req: 0\n"
+	for _, c := range []struct {
+		text  string
+		state string
+	}{
+		{fmt.Sprintf(line, "11:02", "120.00") + fmt.Sprintf(line, "11:04", "119.00") + fmt.Sprintf(line, "11:06", "0.00") + fmt.Sprintf(line, "11:08", "0.00"), "hung"},
+		{fmt.Sprintf(line, "11:02", "120.00") + fmt.Sprintf(line, "11:04", "119.00") + fmt.Sprintf(line, "51:06", "0.00"), "serving"},
+		{fmt.Sprintf(line, "11:02", "120.00"), "serving"},
+	} {
+		if r := explained(t, []byte(c.text)); or(r.State, "") != c.state {
+			t.Errorf("want %s: %s", c.state, r.Text(""))
+		}
+	}
+}

@@ -238,6 +238,8 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 	l := s.Level()
 	dead := s.DeadRanks()
 	fatal := slices.ContainsFunc(now.Faults, func(f sglang.FaultAt) bool { return f.Weight <= sglang.Consequence })
+	// A rate of 0 over working time; the first line after a pause may round to it.
+	still := l.Decode && l.GenUsable && l.GenTPS.V == 0 && l.Running.V > 0
 	state := metrics.ServerUnknown
 	switch {
 	case now.Stopped:
@@ -246,7 +248,7 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 		state = metrics.ServerDown
 	case now.Stopping:
 		state = metrics.ServerDraining
-	case s.FailedHealth().Silent.Known:
+	case s.FailedHealth().Silent.Known, still:
 		state = metrics.ServerHung
 	case now.Began && !now.Ready:
 		state = metrics.ServerStarting
@@ -267,6 +269,10 @@ func (r *Report) sglangState(s *sglang.State, now *sglang.Start) {
 		r.sign("server-hung", metrics.SeverityCritical, metrics.CauseServerHung,
 			fmt.Sprintf("scheduler or detokenizer silent for %.0f s", h.Silent.V),
 			"the health check waited for an answer that did not come", 0, "checked at "+h.Checked.String(), "last heartbeat at "+h.Heartbeat.String())
+	}
+	if still && !fatal {
+		r.sign("server-hung", metrics.SeverityCritical, metrics.CauseServerHung, fmt.Sprintf("hung: %.0f running at 0 tok/s", l.Running.V),
+			"decode lines come and no token does", 0)
 	}
 	if s.Compiling() && !fatal {
 		r.Phase = str("jit-compiling")

@@ -206,7 +206,7 @@ func (r *Report) vllmState(s *vllm.State, now *vllm.Start, job vllm.Progress) {
 	fatal := slices.ContainsFunc(now.Faults, func(f vllm.FaultAt) bool { return f.Weight <= vllm.Consequence })
 	waits, seconds, _ := s.Waiting()
 	compiling := now.Began && !now.Ready && now.Phase == vllm.PhaseCompile
-	hung := !fatal && (l.Still >= stillLines || waits >= hungWaits && !compiling)
+	hung := !fatal && (l.Still >= stillLines || waits >= hungWaits && !compiling || waits >= 2 && l.Running.V > 0)
 	state := metrics.ServerUnknown
 	switch {
 	case fatal && !now.Asked:
