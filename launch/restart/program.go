@@ -2,7 +2,7 @@ package restart
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,8 +17,24 @@ import (
 	"github.com/runvigil/runvigil/remote/posix"
 )
 
-//go:embed sh/restart.sh
-var script string
+//go:embed sh
+var parts embed.FS
+
+// script is the node's script, put together from its parts.
+var script = joined("begin", "tree", "free", "key", "launch", "main")
+
+func joined(names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := parts.ReadFile("sh/" + name + ".sh")
+		if err != nil {
+			panic(err) // the binary was built without a part of itself
+		}
+		b.Write(text)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
 
 // gpuWait is how long GPU memory may take to become free.
 const gpuWait = 2 * time.Minute

@@ -286,17 +286,6 @@ func (w watcher) request(ctx context.Context, method, path string, body []byte) 
 	return answer, nil
 }
 
-// keyOf writes the header with the server's key into a file that only this login
-// can read; the key is in no command line and never leaves the node.
-const keyOf = `
-key_of() {
-	k=$(tr '\000' '\n' 2>/dev/null <"/proc/$1/cmdline" | sed -n -e '/^--api-key$/{n;p;}' -e 's/^--api-key=//p' | tail -n 1)
-	[ -n "$k" ] || k=$(tr '\000' '\n' 2>/dev/null <"/proc/$1/environ" | sed -n 's/^VLLM_API_KEY=//p' | tail -n 1)
-	AUTH=
-	[ -z "$k" ] || { AUTH=$2; printf 'Authorization: Bearer %s\n' "$k" >"$2"; }
-}
-`
-
 const askThere = `
 key_of "$P" "$D/key"
 U=http://127.0.0.1:$PORT$Q
@@ -329,7 +318,7 @@ func (w watcher) requestThere(ctx context.Context, method, path string, body []b
 	l.set("Y", string(body))
 	l.b.WriteString("{\n" + baseDir)
 	l.add("D=$B/%s", w.p.ID)
-	l.b.WriteString(keyOf + askThere + "}\n")
+	l.b.WriteString(joined("key") + askThere + "}\n")
 	out, err := w.r.Run(ctx, l.b.Bytes())
 	if err != nil {
 		return nil, err

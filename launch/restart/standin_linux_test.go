@@ -115,6 +115,10 @@ func standIn(args []string) int {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
+			if r.URL.Path == "/abort_request" {
+				fmt.Println("asked to abort")
+				return
+			}
 			if r.URL.Path == "/env" {
 				_ = json.NewEncoder(w).Encode(os.Environ())
 				return
