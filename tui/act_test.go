@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ type fakeActed struct {
 	clients  []ClientStart
 }
 
+var settledServer = sync.OnceValue(func() metrics.Server { return sceneSettled().Servers[0] })
+
 func (f *fakeActions) Look(_ context.Context, pid int) (restart.Seen, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -34,7 +37,7 @@ func (f *fakeActions) Look(_ context.Context, pid int) (restart.Seen, error) {
 	if f.acted.lookErr != nil {
 		return restart.Seen{UID: -1}, f.acted.lookErr
 	}
-	s := sceneSettled().Servers[0]
+	s := settledServer()
 	l := launch.Launch{
 		BootID: "b00710", PID: s.PID, Start: s.Start, Engine: "sglang", Version: "0.5.9", Argv: s.Argv, Dir: s.Cwd, Log: storyLog, LogHow: launch.LogFile, Umask: 18, UID: 0, GID: 0,
 		Env: []launch.Var{{Name: "CUDA_VISIBLE_DEVICES", Value: "0,1,2,3,4,5,6,7"}, {Name: "HF_TOKEN", Value: metrics.Masked, Secret: true}},
@@ -416,6 +419,17 @@ func TestActingWaitsForTheFirstLook(t *testing.T) {
 	hidden := sceneSettled()
 	hidden.Servers[0].PID = 0
 	drive(t, 120, 40, hidden, func(d *driver) { d.Press("S").See("process was not found yet") })
+}
+
+// The timeline tells a restart in words, not in its journal's grammar.
+func TestEventsTellTheJournalInWords(t *testing.T) {
+	s := sceneSettled()
+	for _, l := range restartJournal {
+		s.Events = append(s.Events, metrics.Event{At: s.At, Kind: "restart", Text: l})
+	}
+	drive(t, 120, 40, s, func(d *driver) {
+		d.Press("v").See("the script is done: a server runs", "GPU memory is free", "SIGTERM was sent").NotSee("1771931768")
+	})
 }
 
 // Where nothing runs and nothing is known, a pasted command line serves.

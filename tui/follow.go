@@ -184,6 +184,18 @@ func journalText(l *metrics.JournalLine) string {
 	return text
 }
 
+// eventText is an event in words; the lines of a journal have a grammar.
+func eventText(e *metrics.Event) string {
+	if e.Kind != "restart" {
+		return e.Text
+	}
+	l, err := metrics.ParseJournalLine(e.Text)
+	if err != nil {
+		return e.Text
+	}
+	return journalText(&l)
+}
+
 func pidOf(l *metrics.JournalLine) string {
 	if pid, _, ok := l.Process("pid"); ok {
 		return fmt.Sprint(pid)

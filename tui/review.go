@@ -330,7 +330,7 @@ func breakEvenLines(f *forecast.Forecast, w int) []line {
 	}
 	for _, x := range slices.Concat(f.Outcomes, f.Warnings) {
 		if x.Level >= metrics.SeverityCritical {
-			sign, st, text = sp("▲", stWarn.bold()), stDim, "if it held: "+text
+			sign, st = sp("▲", stWarn.bold()), stDim
 			break
 		}
 	}

@@ -268,7 +268,9 @@ func (v *startsView) detail(m *Model, r *starts.Row, w int) []line {
 	if r.GuardBroken != "" {
 		put("guard", "broken: "+r.GuardBroken+orEmpty(", because ", r.Override), stWarn)
 	}
-	put("unfit", r.Unfit, stDim)
+	if r.Outcome != "running" {
+		put("unfit", r.Unfit, stDim)
+	}
 	put("compare", orEmpty("not comparable: ", r.NotComparable), stDim)
 	if r.Imported {
 		put("seen by", "* not by us: from a log or from the operator", stDim)

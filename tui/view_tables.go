@@ -264,7 +264,7 @@ func (v *eventsView) draw(m *Model, a area) {
 	m.table(a, cols, len(ev), &v.list, func(i int) []span {
 		e := &ev[len(ev)-1-i]
 		mark := markOf(m.snap, e)
-		return []span{sp(p.clock(e.At), stText), sp(p.age(e.At), stDim), sp(mark.sign+" "+e.Kind, mark.st), sp(e.Text, stText)}
+		return []span{sp(p.clock(e.At), stText), sp(p.age(e.At), stDim), sp(mark.sign+" "+e.Kind, mark.st), sp(eventText(e), stText)}
 	})
 }
 
@@ -275,5 +275,5 @@ func (v *eventsView) enter(m *Model) tea.Cmd {
 	e := m.snap.Events[len(m.snap.Events)-1-v.sel]
 	m.stack = nil
 	m.goTo(e.At.Add(ranges[m.span].span / 10))
-	return m.say("as it was shortly after: " + e.Text + "   (0 is now)")
+	return m.say("as it was shortly after: " + eventText(&e) + "   (0 is now)")
 }
