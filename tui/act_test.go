@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -174,6 +175,37 @@ func TestFormFindsAndChanges(t *testing.T) {
 	})
 }
 
+// A secret that is typed is shown nowhere, and none that was read back is.
+func TestSecretsInTheForm(t *testing.T) {
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.Press("e", "/").Type("hf_token").Press("enter", "enter").Type("hf_s3cr3t").See("*********").NotSee("s3cr3t").Press("enter").See("HF_TOKEN").NotSee("s3cr3t")
+		d.Press("/", "ctrl+u").Type("api-key").Press("enter", "enter").Type("sk-0123456789").NotSee("0123456789").Press("enter").See("--api-key unset").NotSee("0123456789")
+		d.Press("w").See("review").NotSee("s3cr3t", "0123456789").Press("w").NotSee("s3cr3t", "0123456789").goOn("gpu7")
+		for _, p := range d.act.acted.begun {
+			if text := fmt.Sprint(p.Command, p.Diff, p.New, p.Stops, p.Warnings); strings.Contains(text, "s3cr3t") || strings.Contains(text, "0123456789") {
+				t.Errorf("the plan tells a secret: %s", text)
+			}
+		}
+	})
+}
+
+func TestActingInASCII(t *testing.T) {
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.act.acted.journal = restartJournal
+		d.Press("R", "w").goOn("gpu7").Send(snapshotMsg{sceneReady()})
+		for _, screen := range []string{d.Screen(), d.Press("t").Screen(), d.Press("e").Screen()} {
+			for _, r := range screen {
+				if r > 126 {
+					t.Fatalf("%q in ASCII:\n%s", r, screen)
+				}
+			}
+			if strings.Contains(strings.ReplaceAll(screen, "? help", ""), "?") {
+				t.Errorf("a sign has no ASCII:\n%s", screen)
+			}
+		}
+	}, func(o *Options) { o.ASCII = true })
+}
+
 func TestGuardRefusesWithItsReason(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("e").Press("/").Type("kv-cache-dtype").Press("enter", "enter", "ctrl+u").Type("fp8_e4m3").See("fp8 KV degrades the model", "noticeably")
@@ -314,6 +346,13 @@ func TestEndOneProcess(t *testing.T) {
 		if p := d.act.acted.begun; len(p) != 1 || p[0].Op != restart.EndOne || p[0].Identity != (restart.Identity{BootID: "b00710", PID: 206570, Start: 4425110}) {
 			t.Errorf("begun %+v", p)
 		}
+	})
+	// While the screen is held, what is seen is meant.
+	drive(t, 120, 40, s, func(d *driver) {
+		d.Press("p", "G", "space")
+		later := sceneSettled()
+		later.Clients = append(later.Clients, metrics.Client{ID: "9:9", PID: 9, Start: 9, State: "running", Argv: []string{"other"}})
+		d.Send(snapshotMsg{later}).Press("X").See("process 206570").NotSee("process 9")
 	})
 	// A process whose start was never seen has no identity.
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {

@@ -273,23 +273,23 @@ func startName(st *metrics.Start) string {
 // endProcess asks to end the selected process; only what has an identity can be.
 func (m *Model) endProcess() tea.Cmd {
 	v := m.views[viewProcs].(*procsView)
-	rows := procRows(m.live)
+	rows := procRows(m.snap) // what is seen is meant, also while the screen is held
 	if v.sel >= len(rows) || rows[v.sel].pid <= 0 {
 		return m.say("no process is selected")
 	}
 	r := rows[v.sel]
-	id := restart.Identity{BootID: m.live.BootID, PID: r.pid}
-	for _, p := range m.live.Procs {
+	id := restart.Identity{BootID: m.snap.BootID, PID: r.pid}
+	for _, p := range m.snap.Procs {
 		if p.PID == r.pid {
 			id.Start = p.Start
 		}
 	}
-	for _, c := range m.live.Clients {
+	for _, c := range m.snap.Clients {
 		if c.PID == r.pid {
 			id.Start = c.Start
 		}
 	}
-	for _, s := range m.live.Servers {
+	for _, s := range m.snap.Servers {
 		if s.PID == r.pid {
 			return m.stopServer()
 		}

@@ -94,7 +94,17 @@ func newValueDialog(v *formView, r formRow) *valueDialog {
 	if strings.Contains(d.in.text(), metrics.Masked) {
 		d.in.set("")
 	}
+	d.in.secret = isSecret(r)
 	return d
+}
+
+// isSecret tells whether the name says that the value is one.
+func isSecret(r formRow) bool {
+	const any = "value"
+	if r.env {
+		return strings.Contains(metrics.MaskEnv([]string{r.name + "=" + any})[0], metrics.Masked)
+	}
+	return strings.Contains(metrics.MaskValue(r.name, any), metrics.Masked)
 }
 
 func (d *valueDialog) edit() launch.Edit {

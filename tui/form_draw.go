@@ -243,7 +243,8 @@ func guardLines(broken []launch.Broken, w int) []line {
 func diffLines(diff []launch.Change, w int) []line {
 	var out []line
 	for _, c := range diff {
-		out = append(out, para(sp("*", stWarn.bold()), 2, w, clean(c.String()), stStrong)...)
+		// Its values are masked already; masked again, "unset" would be one.
+		out = append(out, para(sp("*", stWarn.bold()), 2, w, metrics.Clean(c.String(), 400), stStrong)...)
 	}
 	return out
 }

@@ -22,7 +22,7 @@ func (v *restartView) title(m *Model) string {
 	}
 	title := opText(m.follow.plan.Op)
 	if diff := m.follow.plan.Diff; len(diff) == 1 {
-		title += "  " + clean(diff[0].String())
+		title += "  " + metrics.Clean(diff[0].String(), 200)
 	} else if len(diff) > 1 {
 		title += "  " + plural(len(diff), "change")
 	}
