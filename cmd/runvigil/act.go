@@ -3,9 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -175,6 +175,10 @@ func (a *act) prepare(ctx context.Context) error {
 // lookBack reads the launch that is stopped, or, for start, the one that was.
 func (a *act) lookBack(ctx context.Context) error {
 	pid := 0
+	if a.op == restart.Start && a.server != nil {
+		fmt.Fprintf(a.o.io.err, "runvigil: %s: a server runs already: process %d; restart it instead: runvigil restart %s\n", a.n.name, a.server.PID, a.n.name)
+		return exitRefused
+	}
 	if a.op != restart.Start {
 		if a.server == nil {
 			return fmt.Errorf("%s: no server runs; `runvigil start %s` starts one", a.n.name, a.n.name)
@@ -296,133 +300,6 @@ func (a *act) guards(ctx context.Context) ([]metrics.Guard, error) {
 	return append(there, all...), nil
 }
 
-// dryRunJSON is the object of --dry-run --json.
-type dryRunJSON struct {
-	Command       []string               `json:"command"`
-	Diff          []launch.Change        `json:"diff"`
-	Guards        []guardJSON            `json:"guards"`
-	Forecast      forecast.Report        `json:"forecast"`
-	Stops         []string               `json:"stops"`
-	NotReproduced []string               `json:"not_reproduced"`
-	BreakEven     forecast.BreakEvenJSON `json:"break_even"`
-	Refusals      []refusalJSON          `json:"refusals"`
-	Warnings      []string               `json:"warnings"`
-}
-
-type guardJSON struct {
-	Flag   string `json:"flag"`
-	Reason string `json:"reason"`
-}
-
-type refusalJSON struct {
-	Code   string `json:"code"`
-	Reason string `json:"reason"`
-	Way    string `json:"way"`
-}
-
-func (a *act) dryRun() error {
-	if !a.flags.asJSON {
-		a.show()
-	} else if err := a.printJSON(); err != nil {
-		return err
-	}
-	if a.plan.Refused() {
-		return exitRefused
-	}
-	return nil
-}
-
-func (a *act) printJSON() error {
-	p := a.plan
-	out := dryRunJSON{
-		Command: orEmpty(p.Command), Diff: orEmpty(p.Diff), Guards: []guardJSON{}, Forecast: a.fore.Report(), Stops: orEmpty(p.Stops),
-		NotReproduced: orEmpty(p.NotReproduced), BreakEven: a.fore.BreakEven.Report(), Refusals: []refusalJSON{},
-		Warnings: append(orEmpty(p.Warnings), a.notes...),
-	}
-	for _, b := range a.broken {
-		out.Guards = append(out.Guards, guardJSON{b.Flag, b.Reason})
-	}
-	for _, r := range p.Refusals {
-		out.Refusals = append(out.Refusals, refusalJSON{string(r.Code), r.Reason, r.Way})
-	}
-	enc := json.NewEncoder(a.o.io.out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// show prints the plan.
-func (a *act) show() {
-	p, out := a.plan, a.o.io.out
-	section := func(title string, lines []string) {
-		if len(lines) == 0 {
-			return
-		}
-		fmt.Fprintln(out, title)
-		for _, l := range lines {
-			fmt.Fprintln(out, "  "+l)
-		}
-	}
-	var diff []string
-	for _, c := range p.Diff {
-		diff = append(diff, c.String())
-	}
-	section("command", []string{strings.Join(p.Command, " ")}[:min(1, len(p.Command))])
-	section("changes", diff)
-	if a.draft != nil {
-		section("forecast", forecastLines(a.fore))
-	}
-	section("stops", p.Stops)
-	section("is not the same", p.NotReproduced)
-	section("warnings", append(p.Warnings, a.notes...))
-	var refused []string
-	for _, r := range p.Refusals {
-		refused = append(refused, fmt.Sprintf("%s (%s): %s", r.Reason, r.Code, r.Way))
-	}
-	section("refused", refused)
-}
-
-// forecastLines are a forecast for a terminal.
-func forecastLines(f forecast.Forecast) []string {
-	var out []string
-	for _, w := range append(f.Outcomes, f.Warnings...) {
-		out = append(out, w.Level.String()+": "+w.Text)
-	}
-	line := func(name string, e forecast.Estimate, show func(float64) string, unit string) {
-		switch {
-		case !e.Known:
-			out = append(out, name+": unknown"+dash(e.Doubt))
-		case show(e.Low) == show(e.High):
-			out = append(out, name+": "+show(e.V)+unit)
-		default:
-			out = append(out, name+": "+show(e.Low)+" to "+show(e.High)+unit)
-		}
-	}
-	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
-	line("capacity", f.Capacity, metrics.Count, " tokens")
-	line("headroom", f.Headroom, two, " GiB on a GPU")
-	line("requests that fit", f.Fit, metrics.Count, "")
-	line("throughput", f.GenTPS, metrics.Count, " tok/s settled")
-	if f.BreakEven.Why != "" {
-		out = append(out, "break-even: "+f.BreakEven.Why)
-	}
-	return out
-}
-
-func dash(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + s + ")"
-}
-
 // confirm has the node's name typed, unless --yes was given.
 func (a *act) confirm() error {
 	if a.flags.yes {
@@ -461,7 +338,7 @@ func (a *act) carry(ctx context.Context) error {
 	case j.State == metrics.JournalFailed && !j.Exited && j.Why != "exited":
 		return exitHeld
 	case j.State == metrics.JournalFailed:
-		a.explain(ctx, j)
+		a.keep(j, "failed", a.explain(ctx, j))
 		return exitServer
 	case j.Why == "superseded":
 		return exitRefused
@@ -476,7 +353,11 @@ func (a *act) carry(ctx context.Context) error {
 	switch {
 	case errors.Is(err, restart.ErrServerEnded):
 		say(err.Error())
-		a.explain(ctx, j)
+		outcome := "failed"
+		if !tok.At.IsZero() {
+			outcome = "crashed"
+		}
+		a.keep(j, outcome, a.explain(ctx, j))
 		return exitServer
 	case err != nil:
 		return unreachable(a.n, err)
@@ -484,6 +365,7 @@ func (a *act) carry(ctx context.Context) error {
 		say("the new launch failed; the last good one serves again")
 		return exitServer
 	}
+	a.keep(j, "running", nil)
 	say("it serves")
 	return nil
 }
@@ -515,13 +397,14 @@ func (a *act) journalText(l metrics.JournalLine) string {
 // logTail bounds how much of a failed start's log is read, in bytes.
 const logTail = 4 << 20
 
-// explain says why the new server ended, from its part of the log.
-func (a *act) explain(ctx context.Context, j metrics.Journal) {
+// explain says why the new server ended, from its part of the log; nil where the
+// log names no cause.
+func (a *act) explain(ctx context.Context, j metrics.Journal) *explain.Cause {
 	out := a.o.io.out
 	raw, err := restart.ReadLog(ctx, a.run, j, logTail)
 	if err != nil {
 		fmt.Fprintln(out, "  its log cannot be read: "+err.Error())
-		return
+		return nil
 	}
 	r, err := explain.Read(strings.NewReader(string(raw)), explain.KindServerLog)
 	cause := r.Primary()
@@ -531,7 +414,7 @@ func (a *act) explain(ctx context.Context, j metrics.Journal) {
 		for _, l := range lines[max(0, len(lines)-8):] {
 			fmt.Fprintln(out, "    "+metrics.Mask(metrics.Clean(l, 200)))
 		}
-		return
+		return nil
 	}
 	text := "  cause: " + cause.Class
 	if cause.Detail != nil {
@@ -543,5 +426,38 @@ func (a *act) explain(ctx context.Context, j metrics.Journal) {
 	}
 	if back, ok := starts.WayBack(a.snap.Starts, a.n.config.Guards, ""); ok {
 		fmt.Fprintf(out, "  the way back: runvigil start %s --start %d (%s)\n", a.n.name, back.No, first(back.Label, back.ID))
+	}
+	return cause
+}
+
+// keep writes the start into the node's history.
+func (a *act) keep(j metrics.Journal, outcome string, cause *explain.Cause) {
+	if j.PID == 0 || j.Back {
+		return
+	}
+	now := time.Now()
+	s := metrics.Start{
+		ID: fmt.Sprintf("%s:%d:%d", a.plan.Identity.BootID, j.PID, j.Start), Node: a.n.name, Engine: a.plan.New.Engine, Version: a.plan.New.Version,
+		At: j.Lines[0].At, Argv: a.plan.Command, Outcome: outcome, Override: metrics.Clean(a.plan.Options.Override, 400),
+	}
+	if a.server != nil {
+		s.Model = a.server.Model
+	}
+	for _, b := range a.broken {
+		s.GuardBroken = b.Flag + " " + b.Reason
+	}
+	for _, l := range j.Lines {
+		if l.Step == metrics.JournalStart {
+			s.At = l.At
+		}
+	}
+	if cause != nil {
+		s.Cause = metrics.Cause(cause.Class)
+		if cause.Detail != nil {
+			s.CauseTxt = metrics.Cut(*cause.Detail, 200)
+		}
+	}
+	if err := starts.Append(a.n.state.dir, starts.Event{Key: s.ID, At: now, What: outcome, Start: s}); err != nil {
+		slog.Warn("keep the start", "error", err)
 	}
 }
