@@ -93,6 +93,7 @@ func actKeys() []binding {
 		reviewKey("confirm", "w", "go on", "go on to the confirmation", (*reviewView).confirm),
 		reviewKey("client-choice", "c", "client", "what becomes of the client: keep, stop, restart", (*reviewView).nextClient),
 		reviewKey("drain", "d", "drain", "how long requests may end by themselves", (*reviewView).nextDrain),
+		reviewKey("abort", "a", "", "after the drain, have the engine give up its requests; not while a client lives that would save cut answers", (*reviewView).abort),
 		reviewKey("way-back", "b", "way back", "whether the node itself starts the old launch again if the new one fails", (*reviewView).wayBack),
 		reviewKey("override", "o", "", "give the reason for breaking a guard that allows it", (*reviewView).override),
 		acts("edit", "e", "edit & restart", "change flags, with a forecast, and restart", func(m *Model) tea.Cmd { return m.open(viewForm) }),

@@ -192,6 +192,7 @@ func (v *reviewView) nextClient(m *Model) tea.Cmd {
 		order = order[:2]
 	}
 	v.opt.Client = order[(slices.Index(order, v.opt.Client)+1)%len(order)]
+	v.opt.Abort = v.opt.Abort && v.opt.Client != restart.ClientKeep
 	v.stale = true
 	return nil
 }
@@ -202,6 +203,16 @@ func (v *reviewView) nextDrain(m *Model) tea.Cmd {
 	}
 	v.opt.Drain = drains[(slices.Index(drains, v.opt.Drain)+1)%len(drains)]
 	v.stale = true
+	return nil
+}
+
+// abort is a choice only where the client is stopped: one that lives would save
+// cut answers as rows.
+func (v *reviewView) abort(m *Model) tea.Cmd {
+	if v.opt.Client == restart.ClientKeep {
+		return m.say("the client stays and would save cut answers: stop it first (c)")
+	}
+	v.opt.Abort, v.stale = !v.opt.Abort, true
 	return nil
 }
 

@@ -123,6 +123,9 @@ func (v *reviewView) optionLine() line {
 		sp("c", stAccent.bold()), sp(" client ", stDim), sp(string(v.opt.Client), stStrong),
 		sp("   d", stAccent.bold()), sp(" drain ", stDim), sp(drain, stStrong),
 	}
+	if v.opt.Client != restart.ClientKeep {
+		l = append(l, sp("   a", stAccent.bold()), sp(" abort requests ", stDim), sp(map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong))
+	}
 	if v.opt.Op == restart.Restart {
 		back := "by hand (B)"
 		if v.opt.WayBack {
