@@ -468,7 +468,7 @@ func TestEventsTellTheJournalInWords(t *testing.T) {
 		s.Events = append(s.Events, metrics.Event{At: s.At, Kind: "restart", Text: l})
 	}
 	drive(t, 120, 40, s, func(d *driver) {
-		d.Press("v").See("the script is done: a server runs", "GPU memory is free", "SIGTERM was sent").NotSee("1771931768")
+		d.See("the script is done: a server runs").NotSee("end state=running").Press("v").See("GPU memory is free", "SIGTERM was sent").NotSee("1771931768")
 	})
 }
 

@@ -237,5 +237,5 @@ func (m *Model) drawEvent(a area, p pen, e *metrics.Event, marked bool) {
 		mark.sign = ">"
 	}
 	x = a.put(x, 0, mark.sign, on(mark.st)) + 1
-	a.cut(x, 0, a.w()-x, e.Text, on(stText))
+	a.cut(x, 0, a.w()-x, eventText(e), on(stText))
 }
