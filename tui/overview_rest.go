@@ -79,9 +79,9 @@ func spanWord(d time.Duration) string {
 
 // hostShort is the host in one line of a side pane.
 func hostShort(p pen, s *metrics.Snapshot) []seg {
-	segs := []seg{{0, line{sp("RAM ", stDim), p.fig(s.Sys.MemAvail, metrics.GiB, 0, stText)}}}
+	segs := []seg{{0, line{sp("RAM ", stDim), p.fig(s.Sys.MemAvail, metrics.GiB, 0, stText), sp(" free", stDim)}}}
 	for i, d := range s.Sys.Disks {
-		l := line{sp(d.Mount+" ", stDim)}
+		l := line{sp(diskName(d.Mount)+" ", stDim)}
 		for _, s := range diskLine(p, &d) {
 			l = append(l, sp(strings.ReplaceAll(s.s, "full in ", ""), s.st))
 		}
@@ -90,10 +90,18 @@ func hostShort(p pen, s *metrics.Snapshot) []seg {
 	return segs
 }
 
+// diskName names a file system in running text, where a lone / would read as "of".
+func diskName(mount string) string {
+	if mount == "/" {
+		return "disk"
+	}
+	return mount
+}
+
 func hostSegs(p pen, s *metrics.Snapshot) []seg {
 	segs := []seg{{0, append(line{sp("RAM ", stDim)}, memLine(p, &s.Sys)...)}}
 	for i, d := range s.Sys.Disks {
-		segs = append(segs, seg{1 + i, append(line{sp(d.Mount+" ", stDim)}, diskLine(p, &d)...)})
+		segs = append(segs, seg{1 + i, append(line{sp(diskName(d.Mount)+" ", stDim)}, diskLine(p, &d)...)})
 	}
 	if s.Sys.Load1.Known {
 		segs = append(segs, seg{8, line{sp("load ", stDim), p.fig(s.Sys.Load1, one, 0, stText)}})

@@ -43,7 +43,7 @@ func (m *Model) drawSide(c *canvas) {
 		a.fit(0, 0, a.w(), 2,
 			seg{0, line{sp("run ", stDim), p.fig(srv.Running, whole, 3, stStrong)}},
 			seg{1, line{sp("queue ", stDim), p.fig(srv.Queued, whole, 3, stStrong)}},
-			seg{2, kvLine(p, srv, min(max(a.w()-28, 4), 12), m.opt.ASCII)})
+			seg{2, sideKV(p, srv, min(max(a.w()-28, 4), 12), m.opt.ASCII)})
 	}
 	if a := area(PaneGPU); !a.r.Empty() {
 		a.fit(0, 0, a.w(), 1, append([]seg{{0, line{sp("GPU", stDim)}}}, gpuSegs(p, s, m.opt.ASCII)...)...)
@@ -66,6 +66,14 @@ func (m *Model) drawSide(c *canvas) {
 		}
 	}
 	m.drawSideStatus(c.area(l.Rect[PaneFooter]))
+}
+
+// sideKV tells KV usage, in words where it is what limits.
+func sideKV(p pen, srv *metrics.Server, w int, ascii bool) line {
+	if text, _ := limitWord(p, srv); text == limitKV {
+		return line{sp("KV ", stDim), p.fig(srv.KVUsage, two, 4, kvStyle(srv)), sp(" limits", stStrong)}
+	}
+	return kvLine(p, srv, w, ascii)
 }
 
 func (m *Model) sideRows(a area, p pen) {
