@@ -63,6 +63,13 @@ func (d *palette) matches(m *Model) []binding {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b binding) int {
+		// Half a word and enter must not lead to acting where looking fits too.
+		if actA, actB := a.group == "Act", b.group == "Act"; actA != actB {
+			if actB {
+				return -1
+			}
+			return 1
+		}
 		pa, pb := strings.HasPrefix(a.name, word), strings.HasPrefix(b.name, word)
 		if pa != pb {
 			if pa {
