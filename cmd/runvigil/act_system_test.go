@@ -1,0 +1,50 @@
+//go:build system && linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// actLimit is how long a restart on the demo may take, of which the simulated
+// server drains 20 s.
+const actLimit = 40 * time.Second
+
+// TestRestartDemo restarts the simulated server: one that holds, and one whose
+// memory is too tight, which is explained.
+func TestRestartDemo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says []string
+	}{
+		{"0.86 holds", []string{"restart", "demo", "--set", "mem-fraction-static=0.86", "--yes"}, 0,
+			[]string{"--mem-fraction-static 0.88 → 0.86", "capacity: 130,539 tokens", " term ", " kill ", " stopped", " gpu-free ", " started ", " end state=running", "one token came back", "it serves"}},
+		{"0.93 runs out of memory", []string{"restart", "demo", "--set", "mem-fraction-static=0.93", "--yes"}, 2,
+			[]string{"capacity: 231,120 tokens", "one token came back", "the new server ended: killed by signal 9", "cause: cuda-oom", "lower --mem-fraction-static", "runvigil start demo --start"}},
+		{"fp8 is the owner's to allow", []string{"restart", "demo", "--set", "kv-cache-dtype=fp8_e4m3", "--yes"}, 1,
+			[]string{"degrades the model noticeably"}},
+		{"the client first", []string{"restart", "demo", "--client", "restart", "--abort", "--yes"}, 0,
+			[]string{" client-stop ", " client-gone", " abort rc=0", " client pid=", "it serves"}},
+		{"stop", []string{"stop", "demo", "--client", "stop", "--yes"}, 0, []string{" stopped", " port-free ", " gpu-free ", "end state=down"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			code, out, errs := runActing(t, c.args...)
+			if took := time.Since(began); took > actLimit {
+				t.Errorf("it took %s", took)
+			}
+			if code != c.code {
+				t.Errorf("code %d, want %d: %s\n%s", code, c.code, errs, out)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
