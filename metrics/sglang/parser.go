@@ -380,7 +380,9 @@ func (p *Parser) promptLine(b []byte) {
 
 // message takes a record's text.
 func (p *Parser) message(msg []byte, h head) {
-	msg = skipLogger(msg)
+	if msg = skipLogger(msg); len(msg) == 0 {
+		return // a logger's prefix with nothing behind it
+	}
 	if body, decode, ok := batchBody(msg); ok {
 		p.batchLine(body, decode, h, msg)
 		return

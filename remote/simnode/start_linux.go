@@ -29,6 +29,11 @@ const longestBase = 60
 // Start brings up a simulated node and returns once its processes stand and
 // its SSH server answers. It ends with Close, with ctx, or with this process.
 func Start(ctx context.Context, o Options) (*Node, error) {
+	if dir := os.Getenv(nodeEnv); dir != "" {
+		// A binary that does not call Main first would start a node for each
+		// process of its node, and these again.
+		return nil, fmt.Errorf("start a simulated node inside the one in %s: the binary must call simnode.Main before anything else", dir)
+	}
 	self := o.Self
 	if self == "" {
 		path, err := os.Executable()
