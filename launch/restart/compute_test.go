@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func TestRefusals(t *testing.T) {
 			if text := p.Refusals[k].Reason + " / " + p.Refusals[k].Way; !strings.Contains(text, c.says) {
 				t.Errorf("%q says nothing of %q", text, c.says)
 			}
-			if err := Begin(t.Context(), nil, p); err != ErrRefused {
+			if err := Begin(t.Context(), nil, p); !errors.Is(err, ErrRefused) {
 				t.Errorf("a refused plan began: %v", err)
 			}
 		})

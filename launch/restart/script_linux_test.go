@@ -213,3 +213,21 @@ func (w *world) environ(port int) []string {
 	}
 	return env
 }
+
+// TestUnknownPort: a server whose port nothing tells still gets its environment
+// before the script takes the files away that hold it.
+func TestUnknownPort(t *testing.T) {
+	t.Parallel()
+	w, port := newWorld(t), freePort(t)
+	old := w.server(port, []string{"STANDIN_KEY=x"})
+	p := w.plan(old.Process.Pid, quick)
+	p.Port, p.oldPort = 0, 0
+	j := w.carry(p)
+	if j.State != metrics.JournalRunning || j.Listening {
+		t.Fatalf("%+v", j)
+	}
+	w.until("the new server listens", func() bool { return listening(port) })
+	if env := w.environ(port); !slices.Contains(env, "STANDIN_KEY=x") {
+		t.Errorf("environment %q", env)
+	}
+}

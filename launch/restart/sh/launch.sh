@@ -62,6 +62,21 @@ ask() {
 	fi
 }
 
+# became PID:START: waits until our shell has turned into the program, for then it
+# has read the files that hold its secrets.
+became() {
+	clock
+	be_end=$((UP + 10))
+	while lives "$1"; do
+		case $(tr '\000' ' ' 2>/dev/null <"/proc/${1%%:*}/cmdline") in
+		*"$D/restart.sh exec "* | *"setsid "*) ;;
+		*) return ;;
+		esac
+		clock
+		[ "$UP" -lt "$be_end" ] || return
+		nap
+	done
+}
 launch() { # NAME
 	la_size=0
 	[ ! -f "$LOG" ] || la_size=$(ls -ln "$LOG" | { read -r a b c d e f; echo "$e"; })
@@ -77,6 +92,7 @@ launch() { # NAME
 		nap
 	done
 	read -r NEW <"$D/pid.$1"
+	became "$NEW"
 	ROOT=$NEW TREE=" $NEW "
 	say "started pid=$NEW port=$NEWPORT launch=$1"
 	[ ! -s "$D/lost" ] || say "note -- limits that this login cannot give: $(tr '\n' ';' <"$D/lost")"
@@ -93,6 +109,7 @@ start_client() {
 		nap
 	done
 	read -r sc <"$D/pid.client"
+	became "$sc"
 	say "client pid=$sc"
 }
 current() { [ "$(cat "$BASE/current" 2>/dev/null)" = "$ID" ]; }
