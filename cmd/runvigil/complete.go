@@ -33,6 +33,10 @@ func (l *firstLook) want(wants []metrics.Want, at time.Time) {
 	l.review(at)
 }
 
+// lineMost is how long the line at the end of a log may be that nobody has ended
+// yet: only whole lines come, so that much is never waited for.
+const lineMost = 64 << 10
+
 // see takes a frame.
 func (l *firstLook) see(f metrics.Frame) {
 	switch f.Kind {
@@ -55,7 +59,7 @@ func (l *firstLook) see(f metrics.Frame) {
 			l.answer(metrics.WantRows, r.Path)
 		}
 	case metrics.KindLog:
-		if h, _, err := metrics.DecodeChunk[metrics.LogHeader](f.Data); err == nil && (h.Err != "" || h.End >= h.Size) {
+		if h, _, err := metrics.DecodeChunk[metrics.LogHeader](f.Data); err == nil && (h.Err != "" || h.Size-h.End < lineMost) {
 			l.answer(metrics.WantLog, f.Name)
 			l.answer(metrics.WantPane, f.Name)
 		}

@@ -58,7 +58,7 @@ func TestFirstLookWaitsForEveryWant(t *testing.T) {
 func TestFirstLookNeedsTheWholeLog(t *testing.T) {
 	l := newFirstLook()
 	l.want([]metrics.Want{{Kind: metrics.WantLog, Path: "/s.log"}}, t0)
-	l.see(metrics.Frame{Kind: metrics.KindLog, Name: "/s.log", At: t0, Data: metrics.EncodeChunk(metrics.LogHeader{End: 5, Size: 10, Backfill: 1}, nil)})
+	l.see(metrics.Frame{Kind: metrics.KindLog, Name: "/s.log", At: t0, Data: metrics.EncodeChunk(metrics.LogHeader{End: 5, Size: 1 << 20, Backfill: 1}, nil)})
 	if len(l.pending) != 1 {
 		t.Error("half a log counts as an answer")
 	}

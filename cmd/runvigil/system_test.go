@@ -260,7 +260,7 @@ func TestSystemSilentClientOverOpenSSH(t *testing.T) {
 		t.Run(dialer, func(t *testing.T) {
 			n := newRealNode(t)
 			rows, client := n.run(t)
-			eventually(t, 10*time.Second, "100 rows", func() bool {
+			eventually(t, 60*time.Second, "100 rows", func() bool {
 				data, err := os.ReadFile(rows)
 				return err == nil && bytes.Count(data, []byte{'\n'}) > 100
 			})
