@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// actLimit is how long a restart on the demo may take, of which the simulated
-// server drains 20 s.
-const actLimit = 40 * time.Second
+// actLimit is when a restart on the demo counts as hung. It takes about 35 s, of
+// which the simulated server drains 20 s; a loaded machine takes longer.
+const actLimit = 2 * time.Minute
 
 // TestRestartDemo restarts the simulated server: one that holds, and one whose
 // memory is too tight, which is explained.

@@ -23,6 +23,9 @@ func (p *Parser) argsLine(msg []byte, h head) bool {
 	return true
 }
 
+// maxArgName is longer than any setting's name.
+const maxArgName = 100
+
 // parseArgs reads name=value pairs of a Python repr up to the closing
 // parenthesis. Values keep their repr, strings lose their quotes, secrets are
 // masked.
@@ -39,7 +42,7 @@ func parseArgs(b []byte) (flags map[string]string, closed bool) {
 		if i < len(b) && b[i] == ')' {
 			return flags, true
 		}
-		if i >= len(b) || b[i] != '=' || i == start {
+		if i >= len(b) || b[i] != '=' || i == start || i-start > maxArgName {
 			i++
 			continue
 		}
