@@ -183,7 +183,7 @@ func (m *Model) askCommand(v *formView) tea.Cmd {
 func (v *formView) looked(m *Model, seen restart.Seen, err error) tea.Cmd {
 	switch {
 	case errors.Is(err, restart.ErrNothingSaved):
-		seen.Launch, err = v.draft.Base(), nil
+		seen.Launch = v.draft.Base()
 	case err != nil:
 		v.lookErr = metrics.Clean(err.Error(), 300)
 		return m.say("the launch could not be read back: " + err.Error())

@@ -235,11 +235,11 @@ func (v *restartView) failure(m *Model, f *follow, w int) []line {
 			if !c.Primary && len(srv.Causes) > 1 {
 				continue
 			}
-			what, info := string(c.Class), metrics.CauseInfo{}
+			what := string(c.Class)
 			if c.Phase != "" {
 				what += " in " + c.Phase
 			}
-			info, _ = c.Class.Info()
+			info, _ := c.Class.Info()
 			out = append(out, para(sp("  cause", stDim), 9, w, what+orEmpty(": ", orText(info.Meaning, clean(c.Detail))), stStrong)...)
 			if c.Line != "" {
 				out = append(out, para(sp("  line", stDim), 9, w, metrics.Cut(clean(c.Line), 260), stWarn)...)
