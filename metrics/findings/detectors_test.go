@@ -169,6 +169,19 @@ func TestDetectors(t *testing.T) {
 			s.Servers[0].State, s.Servers[0].Ended, s.Servers[0].ExitCode = metrics.ServerDown, noon.Add(-5*time.Minute), &rc
 			s.GPUs[0].MemUsed = fig(0)
 		}, "server-down", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"killed, nothing says by whom", "still runs and gets no answers", "exit status 137"}, nil},
+		{"a restart of ours under way", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-20*time.Second)
+			s.GPUs[0].MemUsed = fig(0)
+			s.Events = []metrics.Event{
+				{At: noon.Add(-40 * time.Second), Kind: "restart", Ref: "r1", Text: "1772 begin id=r1"},
+				{At: noon.Add(-10 * time.Second), Kind: "restart", Ref: "r1", Text: "1772 port-free port=8000"},
+			}
+		}, "server-down", metrics.SeverityInfo, metrics.CauseStopped, []string{"being restarted since", "goes on whatever the link does"}, nil},
+		{"a restart of ours that ended without a server", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-20*time.Second)
+			s.GPUs[0].MemUsed = fig(0)
+			s.Events = []metrics.Event{{At: noon.Add(-10 * time.Second), Kind: "restart", Ref: "r1", Text: "1772 end state=failed"}}
+		}, "server-down", metrics.SeverityCritical, metrics.CauseKilledUnknown, []string{"killed, nothing says by whom"}, nil},
 		{"server out of memory in prefill", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-time.Minute)
 			s.Servers[0].Headroom = fig(0.82)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -30,6 +31,16 @@ var serverDown = Detector{
 		if v == nil || isMemory(primary(v)) {
 			return
 		}
+		if began, yes := in.restarting(); yes && !v.Ended.Before(began) && primary(v) == nil {
+			out.Raise(Condition{
+				Subject: v.ID, Severity: metrics.SeverityInfo, Cause: metrics.CauseStopped, Since: began,
+				Title:    "the server is being restarted since " + in.clock(began),
+				Why:      "a restart of this program ended it",
+				Evidence: []metrics.Evidence{{Text: "the restart's journal has not ended yet", Source: "journal", At: began}},
+				Advice:   "wait for its journal to end; it goes on whatever the link does",
+			})
+			return
+		}
 		out.Raise(downCondition(in, v))
 	},
 }
@@ -50,6 +61,25 @@ var serverOOM = Detector{
 		c.Advice = memoryAdvice(v, *primary(v))
 		out.Raise(c)
 	},
+}
+
+// restartQuiet is how long a restart's journal may say nothing and still count as
+// under way.
+const restartQuiet = 3 * time.Minute
+
+// restarting tells whether a restart of ours is under way, and since when.
+func (in *Input) restarting() (began time.Time, yes bool) {
+	var last metrics.Event
+	for _, e := range in.Snap.Events {
+		if e.Kind != "restart" {
+			continue
+		}
+		if e.Ref != last.Ref {
+			began = e.At
+		}
+		last = e
+	}
+	return began, last.Kind != "" && !strings.Contains(last.Text, " end state=") && in.now().Sub(last.At) < restartQuiet
 }
 
 // goneServer is the newest server if it is down and nothing replaced it.
