@@ -109,6 +109,11 @@ func (b *Board) datasetPaths() []string {
 			set[p] = true
 		}
 	}
+	for p, r := range b.rows {
+		if r.missing {
+			set[p] = true
+		}
+	}
 	for _, c := range b.clients {
 		for _, p := range c.argvFiles {
 			if !set[p] {

@@ -86,16 +86,17 @@ func (t *trail) after(at time.Time) (rowPoint, bool) {
 
 // rowState is what is known of one file of rows.
 type rowState struct {
-	fact   metrics.RowsFact
-	at     time.Time
-	seen   bool // a whole count is known
-	trail  trail
-	grew   time.Time // newest growth, local clock
-	gaps   []float64 // seconds between observed growths
-	judged *metrics.RowsJudged
-	past   rowsPast
-	reset  *metrics.RowsReset
-	fresh  bool // the file was not there when its directory was first listed
+	fact    metrics.RowsFact
+	at      time.Time
+	seen    bool // a whole count is known
+	trail   trail
+	grew    time.Time // newest growth, local clock
+	gaps    []float64 // seconds between observed growths
+	judged  *metrics.RowsJudged
+	past    rowsPast
+	reset   *metrics.RowsReset
+	missing bool // its file was deleted
+	fresh   bool // the file was not there when its directory was first listed
 }
 
 func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
@@ -111,6 +112,7 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		s.trail = trail{}
 		s.reset = &metrics.RowsReset{At: f.At, Path: path, How: metrics.Clean(r.Reset, 20), Before: s.fact.Rows}
 		s.past.last, s.past.ids, s.past.repeats = nil, nil, 0
+		s.judged = nil // of rows that are there no more
 	}
 	if r.Judged != nil {
 		s.judged = r.Judged
@@ -218,10 +220,30 @@ func (b *Board) applyFiles(_ metrics.Frame, stats []metrics.FileStat) {
 
 // file keeps the newest stat. A listing may not tell when a file was made.
 func (b *Board) file(st metrics.FileStat) {
-	if prev, ok := b.files[st.Path]; ok && st.Birth == 0 && prev.ID == st.ID {
+	prev, ok := b.files[st.Path]
+	if ok && st.Birth == 0 && prev.ID == st.ID {
 		st.Birth = prev.Birth
 	}
+	if r := b.rows[st.Path]; r != nil {
+		if ok && prev.Exists && !st.Exists && st.Err == "" {
+			r.deleted(b, st.Path)
+		}
+		r.missing = r.missing && !st.Exists
+	}
 	b.files[st.Path] = st
+}
+
+// deleted notes that a file whose rows were counted is there no more. It stays a
+// dataset, with no rows, until it comes back.
+func (r *rowState) deleted(b *Board, path string) {
+	if !r.seen || r.fact.Rows == 0 {
+		return
+	}
+	b.event(metrics.Event{At: b.now, Kind: "rows", Text: shortName(path) + " was deleted: " + metrics.Count(float64(r.fact.Rows)) + " rows before", Ref: path})
+	r.reset = &metrics.RowsReset{At: b.now, Path: path, How: "deleted", Before: r.fact.Rows}
+	r.missing, r.trail, r.judged = true, trail{}, nil
+	r.fact.Rows, r.fact.Size, r.fact.Offset = 0, 0, 0
+	r.trail.add(b.now, 0)
 }
 
 func (b *Board) applyDir(f metrics.Frame, list []metrics.FileStat) {
