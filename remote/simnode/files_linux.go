@@ -139,6 +139,9 @@ func kernelText(chunks []model.Chunk) string {
 func writeModel(p places, server []string) error {
 	folder := valueOf(server, "--model-path")
 	if folder == "" {
+		folder = valueOf(server, "--model") // vLLM's word for it
+	}
+	if folder == "" {
 		return nil
 	}
 	if err := os.MkdirAll(p.file(folder), 0o700); err != nil {
