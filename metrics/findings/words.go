@@ -163,21 +163,25 @@ func (in *Input) process(pid int) *metrics.Proc {
 // origin says where a process was started from: the login or the multiplexer
 // among its ancestors; "" where that cannot be told.
 func (in *Input) origin(pid int) string {
+	from := ""
 	for range 64 {
 		p := in.process(pid)
 		if p == nil {
-			return ""
+			break
+		}
+		if addr, _, ok := strings.Cut(p.Env["SSH_CONNECTION"], " "); ok && from == "" {
+			from = " from " + metrics.Clean(addr, 60) // inherited, so it outlives the login itself
 		}
 		title := strings.Join(p.Argv, " ")
 		switch {
 		case strings.HasPrefix(title, "sshd") && strings.Contains(title, "@"):
-			return "login " + metrics.Cut(strings.TrimSpace(title[strings.Index(title, ":")+1:]), 60)
+			return "login " + metrics.Cut(strings.TrimSpace(title[strings.Index(title, ":")+1:]), 60) + from
 		case strings.HasPrefix(p.Comm, "tmux"), strings.HasPrefix(p.Comm, "screen"):
-			return p.Comm + " of " + p.User
+			return p.Comm + " of " + p.User + from
 		}
 		pid = p.PPID
 	}
-	return ""
+	return strings.TrimSpace(strings.Replace(from, " from", "login from", 1))
 }
 
 // began is when a process started by its own clock, zero unknown.

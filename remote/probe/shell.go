@@ -122,13 +122,14 @@ func runShell(ctx context.Context, st *Stream, program func(nonce string) string
 func (s *shell) close() {
 	s.closed.Do(func() {
 		close(s.quit)
-		s.st.Stdin.Close()
 		_ = s.st.Close()
 	})
 }
 
-// write feeds the shell, so that a full window blocks nobody else.
+// write feeds the shell, so that a full window blocks nobody else. It alone closes
+// the input: an SSH channel's end of file and its writes may not overlap.
 func (s *shell) write() {
+	defer s.st.Stdin.Close()
 	for {
 		select {
 		case p := <-s.requests:
