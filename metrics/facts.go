@@ -225,6 +225,8 @@ type Alive struct {
 	State   string `json:"state"`
 	Threads int    `json:"threads"`
 	CPU     int64  `json:"cpu"`
+	// MajFaults are pages that were read from disk through memory maps, as weights are.
+	MajFaults int64 `json:"majflt,omitempty"`
 }
 
 // HTTPHeader heads a KindHTTP chunk; the raw bytes are the body, masked, at most 1 MiB.

@@ -243,7 +243,13 @@ func (b *Board) teeOf(p metrics.Proc) string {
 
 // applyAlive takes the states of single processes, which come more often than scans.
 func (b *Board) applyAlive(f metrics.Frame, list []metrics.Alive) {
+	faults := map[*serverState]int64{}
 	for _, a := range list {
+		for _, s := range b.servers {
+			if s.alive() && slices.Contains(s.s.Tree, a.PID) {
+				faults[s] += a.MajFaults
+			}
+		}
 		id := procID(a.PID, a.Start)
 		if s := b.serverByID(id); s != nil && s.alive() && !alive(a.State) {
 			s.gone(f.At, "")
@@ -257,6 +263,12 @@ func (b *Board) applyAlive(f metrics.Frame, list []metrics.Alive) {
 				c.c.State, c.c.Since = state, f.At
 			}
 		}
+	}
+	for s, n := range faults {
+		if s.faults > 0 && n > s.faults {
+			s.readAt = f.At
+		}
+		s.faults = n
 	}
 }
 

@@ -49,7 +49,7 @@ var startStuck = Detector{
 	ID:    "start-stuck",
 	Means: "A start makes no progress any more.",
 	Needs: "the server's log, GPU memory and the process list",
-	When:  "For 10 minutes no new log line, no growth of GPU memory and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
+	When:  "For 10 minutes no new log line, no growth of GPU memory, no page read from disk through a memory map and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
 	Do:    "Look at stacks (py-spy dump), then stop it; NCCL and disks are the usual reasons.",
 	For:   10 * time.Second,
 	Clear: 5 * time.Second,
@@ -65,7 +65,7 @@ var startStuck = Detector{
 			if still := in.now().Sub(sign); still >= stuckAfter(in, v) {
 				c := startCondition(in, v, metrics.SeverityCritical, fmt.Sprintf("start is stuck in %q: no sign of progress for %s", v.Phase.Name, metrics.Age(still)))
 				c.Since = sign
-				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "no log line, no growth of GPU memory, no compiler", Source: "log, nvidia-smi, processes", At: sign})
+				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "no log line, no growth of GPU memory, nothing read from disk, no compiler", Source: "log, nvidia-smi, processes", At: sign})
 				c.Advice = fmt.Sprintf("collect stacks (py-spy dump --pid %d and of its schedulers), look for NCCL and the disk of the model, then stop it", v.PID)
 				out.Raise(c)
 			}

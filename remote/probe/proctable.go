@@ -11,6 +11,7 @@ type procStat struct {
 	comm, state          string
 	threads              int
 	start, cpu, rss      int64 // clock ticks, clock ticks, pages
+	majflt               int64 // pages read from disk through memory maps
 }
 
 // parseStat reads a whole stat line. The name may hold anything, also ") ".
@@ -21,6 +22,7 @@ func parseStat(line string) (procStat, bool) {
 	}
 	st.threads = int(number(f[17]))
 	st.cpu = number(f[11]) + number(f[12])
+	st.majflt = number(f[9])
 	st.start = number(f[19])
 	st.rss = number(f[21])
 	return st, true

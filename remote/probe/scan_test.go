@@ -233,7 +233,7 @@ func TestHexAddr(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	line := "42 (a) b (c)) Z 7 8 9 0 -1 4194560 1 2 3 4 500 60 0 0 20 0 3 0 12345 1000 256 18446744073709551615"
 	st, ok := parseStat(line)
-	want := procStat{pid: 42, ppid: 7, pgid: 8, sid: 9, comm: "a) b (c)", state: "Z", threads: 3, start: 12345, cpu: 560, rss: 256}
+	want := procStat{pid: 42, ppid: 7, pgid: 8, sid: 9, comm: "a) b (c)", state: "Z", threads: 3, start: 12345, cpu: 560, rss: 256, majflt: 3}
 	if !ok || st != want {
 		t.Errorf("got %+v", st)
 	}

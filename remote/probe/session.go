@@ -234,7 +234,7 @@ func aliveOf(text string, wants []metrics.Want) []metrics.Alive {
 	found := map[int]metrics.Alive{}
 	for line := range strings.Lines(text) {
 		if st, ok := parseStat(line); ok {
-			found[st.pid] = metrics.Alive{PID: st.pid, Start: st.start, State: st.state, Threads: st.threads, CPU: st.cpu}
+			found[st.pid] = metrics.Alive{PID: st.pid, Start: st.start, State: st.state, Threads: st.threads, CPU: st.cpu, MajFaults: st.majflt}
 		}
 	}
 	out := make([]metrics.Alive, 0, len(wants))
