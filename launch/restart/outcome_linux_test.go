@@ -110,7 +110,7 @@ func TestWayBack(t *testing.T) {
 		}
 		return j.Done
 	})
-	if j.State != metrics.JournalRunning || !j.Back || !inOrder(steps(j), "started exited kill back start started listening end") {
+	if j.State != metrics.JournalRunning || !j.Back || !inOrder(steps(j), "started+exited kill back start started listening end") {
 		t.Fatalf("%q: %+v", steps(j), j)
 	}
 	argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", j.PID))
