@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -25,7 +26,14 @@ type binding struct {
 	args  func(*Model) []string // what can be completed
 	when  func(*Model) bool
 	do    func(m *Model, arg string) tea.Cmd
+
+	bound key.Binding // of keys, show and help
 }
+
+// pressed is a key as Bubbles compares it.
+type pressed string
+
+func (p pressed) String() string { return string(p) }
 
 // The views' names; viewOverview is the screen below all others.
 const (
@@ -63,6 +71,10 @@ func allBindings() []binding {
 		for _, part := range [][]binding{logKeys(), listKeys(), startsKeys(), actKeys(), overviewKeys(), viewKeys(), moveKeys(), timeKeys(), doKeys(), screenKeys()} {
 			bindingsAll = append(bindingsAll, part...)
 		}
+		for i := range bindingsAll {
+			b := &bindingsAll[i]
+			b.bound = key.NewBinding(key.WithKeys(b.keys...), key.WithHelp(b.show, b.help))
+		}
 	})
 	return bindingsAll
 }
@@ -72,12 +84,12 @@ func (m *Model) usable(b *binding, view string) bool {
 }
 
 // bindingFor finds what a key does now.
-func (m *Model) bindingFor(key string) *binding {
+func (m *Model) bindingFor(name string) *binding {
 	all := allBindings()
 	view := m.topName()
 	for _, own := range []bool{true, false} {
 		for i := range all {
-			if b := &all[i]; own == (len(b.views) > 0) && slices.Contains(b.keys, key) && m.usable(b, view) {
+			if b := &all[i]; own == (len(b.views) > 0) && key.Matches(pressed(name), b.bound) && m.usable(b, view) {
 				return b
 			}
 		}

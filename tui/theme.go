@@ -1,9 +1,11 @@
 package tui
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
+	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 )
 
@@ -82,7 +84,8 @@ type colour struct {
 type hues [roleCount]colour
 
 func hex(v uint32, near, basic uint8) colour {
-	return colour{[3]uint8{uint8(v >> 16), uint8(v >> 8), uint8(v)}, near, basic}
+	r, g, b, _ := lipgloss.Color("#" + fmt.Sprintf("%06x", v)).RGBA()
+	return colour{[3]uint8{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8)}, near, basic}
 }
 
 // The hues are told apart with every common colour blindness: blue, amber and
