@@ -1,6 +1,9 @@
 package metrics
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Severity orders findings.
 type Severity int
@@ -28,6 +31,17 @@ func (s Severity) String() string {
 
 // MarshalText writes the word.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the word.
+func (s *Severity) UnmarshalText(text []byte) error {
+	for v := SeverityNone; v <= SeverityCritical; v++ {
+		if v.String() == string(text) {
+			*s = v
+			return nil
+		}
+	}
+	return fmt.Errorf("severity %q: none, info, warning or critical", text)
+}
 
 // Finding is a diagnosis with evidence and advice.
 type Finding struct {

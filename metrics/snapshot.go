@@ -41,9 +41,10 @@ type Snapshot struct {
 	Config     Config
 	// Doing tells a first visit what is being done and found, at most three lines.
 	Doing []string
-	// Logs are the newest lines of each followed log, by path.
-	Logs   map[string]*LogTail
-	Series map[SeriesKey]*Series
+	// Logs are the newest lines of each followed log, by path. They and the series
+	// hold hours by themselves: a snapshot that is kept for later goes without them.
+	Logs   map[string]*LogTail   `json:"-"`
+	Series map[SeriesKey]*Series `json:"-"`
 	// Saved is what the next visit should know.
 	Saved Saved
 	Notes []Note

@@ -292,10 +292,14 @@ func (m *Model) walk(by int) {
 		}
 		m.at = m.live.At
 	}
-	m.goTo(m.at.Add(time.Duration(by) * ranges[m.span].span / 6))
+	t := m.at.Add(time.Duration(by) * ranges[m.span].span / 6)
+	if next, ok := m.past.after(m.at); by > 0 && ok && next.After(t) {
+		t = next // a step that is shorter than what was kept still gets on
+	}
+	m.goTo(t)
 }
 
-// goTo shows a moment of the past, as far back as series reach.
+// goTo shows a moment of the past, as far back as anything is kept.
 func (m *Model) goTo(t time.Time) {
 	if m.live == nil {
 		return

@@ -25,6 +25,7 @@ type Model struct {
 	rung   map[string]bool   // critical findings for which the bell rang
 	snap   *metrics.Snapshot // the one that is shown
 	at     time.Time         // moment of the past that is shown, zero: now
+	past   memory
 	paused bool
 	span   int // index into ranges
 
@@ -170,6 +171,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case snapshotMsg:
 		m.live = msg.s
+		m.past.keep(msg.s)
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
 		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery)}
@@ -219,7 +221,8 @@ func (m *Model) show() {
 	switch {
 	case m.live == nil:
 	case !m.at.IsZero():
-		m.snap = rewind(m.live, m.at)
+		m.snap = m.lookBack()
+		m.at = m.snap.At
 	case !m.paused || m.snap == nil:
 		m.snap = m.live
 	}

@@ -200,9 +200,15 @@ func (m *Model) clockLine(p pen, wide bool) line {
 	badge := func(text string, r role) { add(" "+text+" ", style{fg: roleOnBadge, bg: r}.bold()) }
 	switch {
 	case !m.at.IsZero():
-		badge("HISTORY "+p.clock(s.At), roleInfo)
+		badge("HISTORY "+p.seconds(s.At), roleInfo)
+		if s.Link.Status == metrics.LinkDown {
+			badge("LINK DOWN", roleCrit)
+		}
 		if wide && m.live != nil {
 			add(metrics.Age(m.live.At.Sub(s.At))+" ago, 0 is now", stDim)
+			if !m.recalled() {
+				add("from graphs and logs: not watched then", stWarn)
+			}
 		}
 		return l
 	case m.paused:

@@ -8,6 +8,71 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
+// lookBack gives the snapshot of the moment that is asked for: as it was shown
+// then, where this screen ran, else as far as series tell.
+func (m *Model) lookBack() *metrics.Snapshot {
+	if i, ok := m.past.near(m.live.At, m.at); ok {
+		if s := m.past.recall(i); s != nil {
+			return asItWas(s, m.live)
+		}
+	}
+	return rewind(m.live, m.at)
+}
+
+// recalled tells whether the past that is shown is a snapshot of then, and not
+// only what series tell.
+func (m *Model) recalled() bool {
+	_, ok := m.past.near(m.live.At, m.at)
+	return ok
+}
+
+// asItWas completes a snapshot that was kept with what lives on by itself.
+func asItWas(kept, live *metrics.Snapshot) *metrics.Snapshot {
+	out := *kept
+	out.Series, out.Config = live.Series, live.Config
+	out.Events, out.Logs = eventsUntil(live, kept.At), logsUntil(live, kept.At)
+	for _, f := range live.History {
+		if !f.Cleared.After(kept.At) {
+			out.History = append(out.History, f)
+		}
+	}
+	for _, c := range live.Kernel {
+		if !c.At.After(kept.At) {
+			out.Kernel = append(out.Kernel, c)
+		}
+	}
+	for _, n := range live.Notes {
+		if !n.At.After(kept.At) {
+			out.Notes = append(out.Notes, n)
+		}
+	}
+	return &out
+}
+
+func eventsUntil(s *metrics.Snapshot, t time.Time) []metrics.Event {
+	var out []metrics.Event
+	for _, e := range s.Events {
+		if !e.At.After(t) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func logsUntil(s *metrics.Snapshot, t time.Time) map[string]*metrics.LogTail {
+	out := map[string]*metrics.LogTail{}
+	for path, tail := range s.Logs {
+		cut := *tail
+		n := len(cut.Lines)
+		for n > 0 && cut.Lines[n-1].At.After(t) {
+			n--
+		}
+		cut.Lines = cut.Lines[:n]
+		out[path] = &cut
+	}
+	return out
+}
+
 // rewind gives the snapshot as far as it is still known for an earlier moment:
 // figures from their series, findings by their life, events and log lines up to
 // then. What no series holds is unknown, not what it is now.
@@ -59,22 +124,7 @@ func rewind(s *metrics.Snapshot, t time.Time) *metrics.Snapshot {
 		out.Findings = append(out.Findings, f)
 		worst = max(worst, f.Severity)
 	}
-	out.Events = nil
-	for _, e := range s.Events {
-		if !e.At.After(t) {
-			out.Events = append(out.Events, e)
-		}
-	}
-	out.Logs = map[string]*metrics.LogTail{}
-	for path, tail := range s.Logs {
-		cut := *tail
-		n := len(cut.Lines)
-		for n > 0 && cut.Lines[n-1].At.After(t) {
-			n--
-		}
-		cut.Lines = cut.Lines[:n]
-		out.Logs[path] = &cut
-	}
+	out.Events, out.Logs = eventsUntil(s, t), logsUntil(s, t)
 	out.Verdict = pastVerdict(&out, worst)
 	return &out
 }
