@@ -97,6 +97,9 @@ type Channel struct {
 	Advice string
 }
 
+// Broken tells that the channel should work and does not.
+func (c Channel) Broken() bool { return c.State == "stuck" || c.State == "failed" }
+
 // ServerState says what a server does.
 type ServerState string
 

@@ -213,9 +213,22 @@ func (m *Model) focusText() string {
 	return strings.Trim(strings.Join(rows, "\n"), "\n") + "\n"
 }
 
+// copy gives what is in focus to the terminal's clipboard. No terminal tells
+// that it refused, so the text lies in a file as well.
 func (m *Model) copy() tea.Cmd {
-	text := m.focusText()
-	return tea.Batch(tea.SetClipboard(text), m.say(fmt.Sprintf("copied %s to the terminal's clipboard; where that is refused: `:save`", plural(strings.Count(text, "\n"), "line"))))
+	text, act := m.focusText(), m.opt.Actions
+	lines := plural(strings.Count(text, "\n"), "line")
+	clip := tea.SetClipboard(text)
+	if act == nil {
+		return tea.Batch(clip, m.say("copied "+lines+" to the terminal's clipboard"))
+	}
+	return tea.Batch(clip, m.call(func(ctx context.Context) tea.Msg {
+		path, err := act.Save(ctx, "copied.txt", text)
+		if err != nil {
+			return toastMsg{"copied " + lines + " to the terminal's clipboard; no file where that is refused: " + err.Error()}
+		}
+		return toastMsg{"copied " + lines + "; where the terminal refuses: " + path}
+	}))
 }
 
 func (m *Model) save(name string) tea.Cmd {

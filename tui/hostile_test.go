@@ -107,7 +107,7 @@ func TestManyGPUs(t *testing.T) {
 						t.Errorf("72 GPUs: nothing says that there are more:\n%s", d.Pane(PaneGPU))
 					}
 				case n > 0 && size[0] == 80:
-					d.See(fmt.Sprintf("%d×", n))
+					d.See(fmt.Sprintf("%d × ", n))
 				}
 			})
 		}

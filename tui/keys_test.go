@@ -216,8 +216,11 @@ func TestShellCopyAndMore(t *testing.T) {
 		if d.act.shell.Err() != nil {
 			t.Error("the shell's context ends before the shell")
 		}
-		d.Press("y").See("copied").Sent("tea.setClipboardMsg")
+		d.Press("y").See("copied", "where the terminal refuses: /state/copied.txt").Sent("tea.setClipboardMsg")
 		d.Press("2", "y").Sent("settled 604 ± 21")
+		if text := d.act.saved["copied.txt"]; !strings.Contains(text, "settled 604 ± 21") || strings.Contains(text, "requests") {
+			t.Errorf("the file of a copied pane holds %q", text)
+		}
 		d.Press("ctrl+l").Sent("clearScreenMsg")
 		d.Press(":").Type("save today.txt").Press("enter").See("written to /state/today.txt")
 		if !strings.Contains(d.act.saved["today.txt"], "606 tok/s") {
@@ -225,6 +228,7 @@ func TestShellCopyAndMore(t *testing.T) {
 		}
 		d.Press(":").Type("save ../../etc/x").Press("enter").See("written to /state/-..-etc-x")
 		d.act.fail = errNode
+		d.Press("y").Sent("tea.setClipboardMsg").See("no file where that is refused: node unreachable")
 		d.Press("s").See("shell: node unreachable")
 		d.Press("q").Sent("QuitMsg")
 	})

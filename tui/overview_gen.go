@@ -14,15 +14,11 @@ import (
 func (m *Model) drawGen(c *canvas) {
 	s, p := m.snap, m.pen()
 	srv := s.Server()
-	right := line{}
+	var figs []metrics.Figure
 	if srv != nil {
-		right = append(right, ageNote(p.old(srv.Gen.Now))...)
+		figs = append(figs, srv.Gen.Now)
 	}
-	if len(right) > 0 {
-		right = append(right, sp("  ", stText))
-	}
-	right = append(right, sp("["+ranges[m.span].name+"]", stDim))
-	a := m.frame(c, PaneGen, m.layout.Mode, nil, right)
+	a := m.frame(c, PaneGen, m.layout.Mode, nil, m.rangeNote(p, figs...))
 	if a.r.Empty() {
 		return
 	}
@@ -40,6 +36,16 @@ func (m *Model) drawGen(c *canvas) {
 			floor: genFloor(srv), every: srv.Gen.Now.Every, st: stData,
 		})
 	}
+}
+
+// rangeNote is the corner of a pane with graphs: how old its figures are, where
+// they are old, and how much time the graphs show.
+func (m *Model) rangeNote(p pen, figs ...metrics.Figure) line {
+	l := ageNote(p.old(figs...))
+	if len(l) > 0 {
+		l = append(l, sp("  ", stText))
+	}
+	return append(l, sp("["+ranges[m.span].name+"]", stDim))
 }
 
 // genFloor keeps the noise of an idle server near zero.
@@ -84,7 +90,7 @@ func genSegs(p pen, srv *metrics.Server) []seg {
 		segs = append(segs, seg{0, line{sp("ramp", stWarn.bold()), sp(" requests are young: not the rate that stays", stText)}})
 	}
 	if g.Now.Known && srv.Running.Known && srv.Running.V > 0 && !g.Now.Stale(p.now()) {
-		segs = append(segs, seg{2, line{sp(one(g.Now.V/srv.Running.V), stText), sp(" a request", stDim)}})
+		segs = append(segs, seg{2, line{sp(one(g.Now.V/srv.Running.V), stText), sp(" per request", stDim)}})
 	}
 	if g.Peak.Known && !g.PeakAt.IsZero() {
 		word := "peak "

@@ -91,31 +91,38 @@ func gpuTitle(p pen, s *metrics.Snapshot, w int) (title line, rights []line) {
 	if old := p.old(figs...); old != "" {
 		return title, []line{ageNote(old)}
 	}
-	safe := func(after, since string) line {
-		var l line
-		if srv := s.Server(); srv != nil && srv.Headroom.Known {
-			l = append(l, headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom)), sp(after, stDim))
-		}
-		if low := lowest(s.GPUs); low.Known {
-			if len(l) > 0 {
-				l = append(l, sp(", ", stDim))
-			}
-			l = append(l, sp(since, stDim), p.fig(low, gibOfMiB, 0, headroomStyle(scaled(low, 1.0/1024))))
-		}
-		return l
+	words := []line{safeMemory(p, s, " after capture", "lowest since "), safeMemory(p, s, " after capture", "lowest "), safeMemory(p, s, "", "lowest ")}
+	if title.width()+words[1].width()+22 > w {
+		title = title[:1] // what is left says more than what there is
 	}
-	long, short := safe(" after capture", "lowest since "), safe("", "lowest ")
-	if title.width()+short.width()+18 > w {
-		title = title[:1]
-	}
-	if title.width()+short.width()+18 > w {
+	if title.width()+words[2].width()+18 > w {
 		title = line{sp(fmt.Sprintf("  %d", n), stDim)}
 	}
 	if known {
-		watt := line{sp("  ", stText), sp(watts(power), stText)}
-		rights = append(rights, append(long[:len(long):len(long)], watt...), append(short[:len(short):len(short)], watt...))
+		for _, l := range words {
+			rights = append(rights, append(l[:len(l):len(l)], sp("  ", stText), sp(watts(power), stText)))
+		}
 	}
-	return title, append(rights, short)
+	return title, append(rights, words[2])
+}
+
+// safeMemory tells what the engine left free when it had taken its share, and
+// the least that was free since, in GiB.
+func safeMemory(p pen, s *metrics.Snapshot, after, since string) line {
+	var l line
+	if srv := s.Server(); srv != nil && srv.Headroom.Known {
+		l = append(l, headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, two, 0, headroomStyle(srv.Headroom)), sp(after, stDim))
+	}
+	if low := scaled(lowest(s.GPUs), 1.0/1024); low.Known {
+		if len(l) > 0 {
+			l = append(l, sp(", ", stDim))
+		}
+		l = append(l, sp(since, stDim), p.fig(low, two, 0, headroomStyle(low)))
+	}
+	if len(l) == 0 {
+		return nil
+	}
+	return append(l, sp(" GiB", stDim))
 }
 
 func scaled(f metrics.Figure, by float64) metrics.Figure {
@@ -323,21 +330,28 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		}
 	}
 	st := p.style(newest, stText)
-	segs := []seg{{0, line{sp(fmt.Sprintf("%d×", len(s.GPUs)), stDim)}}}
+	count := sp(fmt.Sprintf("%d ×", len(s.GPUs)), stDim)
+	of := func(word string) string {
+		if len(s.GPUs) == 1 {
+			return ""
+		}
+		return word
+	}
+	var segs []seg
 	if nMem > 0 && total > 0 {
 		full, rest := bar(mem/total, 8, ascii)
-		segs = append(segs, seg{5, line{sp(full, p.style(newest, stData)), sp(rest, stFaint)}}, seg{2, line{sp(gibOfMiB(mem/nMem), st)}})
+		segs = append(segs, seg{0, line{count, sp(" "+gibOfMiB(mem/nMem), st)}}, seg{6, line{sp(full, p.style(newest, stData)), sp(rest, stFaint)}})
 	} else {
-		segs = append(segs, seg{1, line{sp(metrics.Dash+" GiB", stDim)}})
+		segs = append(segs, seg{0, line{count, sp(" "+metrics.Dash+" GiB", stDim)}})
 	}
 	if nUtil > 0 {
 		segs = append(segs, seg{1, line{sp(whole(util/nUtil)+" %", st)}})
 	}
 	if hottest.Known {
-		segs = append(segs, seg{4, line{sp(whole(hottest.V)+" °C", st)}})
+		segs = append(segs, seg{4, line{sp(of("max "), stDim), sp(whole(hottest.V)+" °C", st)}})
 	}
 	if nPower == float64(len(s.GPUs)) {
-		segs = append(segs, seg{3, line{sp(watts(power), st)}})
+		segs = append(segs, seg{3, line{sp(of("all "), stDim), sp(watts(power), st)}})
 	}
 	for i, o := range outliers(s.GPUs) {
 		if g := &s.GPUs[i]; g.Lost != "" {

@@ -26,11 +26,7 @@ func (m *Model) drawReq(c *canvas) {
 		a.fit(1, 0, a.w()-2, 2, segs...)
 		return
 	}
-	right := line{}
-	if srv != nil {
-		right = ageNote(p.old(srv.Running, srv.Queued, srv.KVUsage))
-	}
-	a := m.frame(c, PaneReq, m.layout.Mode, nil, right)
+	a := m.frame(c, PaneReq, m.layout.Mode, nil, m.rangeNote(p, srvFigures(srv)...))
 	if a.r.Empty() {
 		return
 	}
@@ -53,6 +49,14 @@ func (m *Model) drawReq(c *canvas) {
 			return wordsOf(srv.Engine).queued, metrics.SeriesQueued, graphOf{floor: 10, every: srv.Queued.Every, st: stData2}
 		})
 	}
+}
+
+// srvFigures are the figures whose age is told beside the requests.
+func srvFigures(srv *metrics.Server) []metrics.Figure {
+	if srv == nil {
+		return nil
+	}
+	return []metrics.Figure{srv.Running, srv.Queued, srv.KVUsage}
 }
 
 func reqSegs(p pen, srv *metrics.Server, ascii bool) []seg {
@@ -99,7 +103,7 @@ func fitLine(p pen, srv *metrics.Server) line {
 	if !srv.PerRequest.Known {
 		return nil
 	}
-	l := line{p.fig(srv.PerRequest, metrics.Count, 0, stStrong), sp(" tokens a request", stDim)}
+	l := line{p.fig(srv.PerRequest, metrics.Count, 0, stStrong), sp(" tokens per request", stDim)}
 	switch {
 	case srv.FitTooEarly:
 		l = append(l, sp(": too early to say how many fit", stDim))
@@ -153,7 +157,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	out := []line{
 		first,
 		{name("running"), p.fig(srv.Running, brief, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
-		{name(wordsOf(srv.Engine).queued), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData)},
+		{name(wordsOf(srv.Engine).queued), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData2)},
 	}
 	kv := line{name("KV usage"), p.fig(srv.KVUsage, wordsOf(srv.Engine).kv, 5, kvStyle(srv)), sp("  ", stText)}
 	if srv.KVUsage.Known {
@@ -165,12 +169,12 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 		kv = append(kv, sp("  ", stText), p.fig(srv.KVTokens, metrics.Count, 0, stText), sp(" / ", stDim), p.fig(srv.Capacity, metrics.Count, 0, stDim))
 	}
 	out = append(out, kv)
-	per := line{name("a request"), p.fig(srv.PerRequest, brief, 5, stStrong), sp("  tokens", stDim)}
+	per := line{name("each"), p.fig(srv.PerRequest, brief, 5, stStrong), sp("  tokens", stDim)}
 	switch {
 	case srv.FitTooEarly:
 		per = append(per, sp(": how many fit? too early", stDim))
 	case srv.RequestsFit.Known:
-		per = append(per, sp(": ", stDim), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" fit", stDim))
+		per = append(per, sp(": ", stDim), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" requests fit", stDim))
 	}
 	out = append(out, per)
 	out = append(out, line{name(wordsOf(srv.Engine).retracted), p.fig(srv.Retracted, one, 5, stText), sp("  a minute", stDim)})

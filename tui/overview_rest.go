@@ -130,15 +130,28 @@ func (m *Model) drawFindings(c *canvas) {
 	if m.focus == PaneFind && m.sel[PaneFind] >= a.h() {
 		first = m.sel[PaneFind] - a.h() + 1
 	}
-	spare := a.h() - len(s.Findings) // rows for advice, the gravest first
+	// Every title first, then a row of advice each, the gravest first, then what
+	// cannot be told; what is still free lets advice be read to its end.
+	spare := a.h() - len(s.Findings)
+	advised := 0
+	for _, f := range s.Findings {
+		if f.Advice != "" && !f.Acked {
+			advised++
+		}
+	}
+	more := max(spare-advised-min(m.untold(), 1), 0)
 	for i := first; i < len(s.Findings) && y < a.h(); i++ {
 		f := &s.Findings[i]
 		m.drawFindingLine(a.sub(0, y, a.w(), 1), p, f, m.marked(PaneFind, i))
 		y++
 		if spare > 0 && f.Advice != "" && !f.Acked {
-			a.cut(2, y, a.w()-2, "→ "+f.Advice, stDim)
-			y++
-			spare--
+			rows := wrap("→ "+f.Advice, a.w()-2, min(1+more, spare))
+			for _, row := range rows {
+				a.put(2, y, row, stDim)
+				y++
+			}
+			spare -= len(rows)
+			more -= len(rows) - 1
 		}
 	}
 	if y < a.h() {
@@ -189,11 +202,22 @@ func arrow(advice string) string {
 	return " → " + advice
 }
 
+// untold counts what drawCannotTell lists.
+func (m *Model) untold() int {
+	n := len(m.snap.CannotTell)
+	for _, ch := range m.snap.Channels {
+		if ch.Broken() {
+			n++
+		}
+	}
+	return n
+}
+
 // drawCannotTell lists what cannot be known, with what would tell it: probe
 // channels that do not work, and figures without a source.
 func (m *Model) drawCannotTell(a area, p pen, y int) {
 	for _, ch := range p.s.Channels {
-		if ch.State != "stuck" && ch.State != "failed" || y >= a.h() {
+		if !ch.Broken() || y >= a.h() {
 			continue
 		}
 		a.line(0, y, a.w(), line{sp("? ", stWarn), sp("probe "+ch.Name+" "+ch.State+" for "+p.age(ch.Since)+": "+ch.Reason, stDim), sp(arrow(ch.Advice), stDim)})

@@ -43,7 +43,8 @@ func (m *Model) drawRows(c *canvas) {
 		m.drawDataset(a.sub(0, y+i-first, a.w(), 1), p, &s.Datasets[i], m.marked(PaneRows, i))
 	}
 	if last > 0 {
-		a.fit(0, last, a.w(), 3, m.landedSegs(p)...)
+		// One blank row at most: what belongs together stands together.
+		a.fit(0, min(last, y+max(min(len(s.Datasets), room), 1)+1), a.w(), 3, m.landedSegs(p)...)
 	}
 }
 
@@ -199,16 +200,17 @@ func (m *Model) drawDataset(a area, p pen, d *metrics.Dataset, marked bool) {
 	m.datasetTail(a, p, d, x+c.eta, on)
 }
 
-// datasetTail holds what goes first when there is little room.
+// datasetTail holds what goes first when there is little room: the median
+// length of a row and the share that was cut.
 func (m *Model) datasetTail(a area, p pen, d *metrics.Dataset, x int, on func(style) style) {
 	w := a.w()
-	if d.Median.Known && w-x >= 12 {
+	if d.Median.Known && w-x >= 15 {
 		unit := "chars"
 		if d.MedianInTokens {
 			unit = "tok"
 		}
 		f := p.fig(d.Median, metrics.Short, 5, stText)
-		x = a.line(x, 0, w-x, line{sp("len ", on(stDim)), sp(f.s, on(f.st)), sp(" "+unit, on(stDim))})
+		x = a.line(x, 0, w-x, line{sp(f.s, on(f.st)), sp(" "+unit+"/row", on(stDim))})
 	}
 	if d.Cut.Known && w-x >= 10 {
 		f := p.fig(d.Cut, metrics.Percent, 5, stText)

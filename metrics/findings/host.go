@@ -107,7 +107,7 @@ var dataOld = Detector{
 			return
 		}
 		for _, ch := range in.Snap.Channels {
-			if ch.State != "stuck" && ch.State != "failed" || in.now().Sub(ch.Since) < in.seconds("data_old_s") || ch.Name == "gpu" && in.Snap.GPUTool.State != "ok" && in.Snap.GPUTool.State != "" {
+			if !ch.Broken() || in.now().Sub(ch.Since) < in.seconds("data_old_s") || ch.Name == "gpu" && in.Snap.GPUTool.State != "ok" && in.Snap.GPUTool.State != "" {
 				continue
 			}
 			c := Condition{
