@@ -208,7 +208,9 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 	} else if l.lineNo == 0 {
 		l.work.numbered = false
 	}
-	if l.client {
+	// A log whose writer is not known yet may be a client's: a backfill comes
+	// before the first discovery.
+	if !l.server && l.work.engine == "" {
 		if l.said.Lines() == 0 {
 			l.base = -1
 			if h.Lines >= 0 {

@@ -151,6 +151,9 @@ func TestFaults(t *testing.T) {
 		unreachable       int
 	}{
 		"timeouts":                {"WARNING: request 7 failed: ReadTimeout: HTTPConnectionPool(host='127.0.0.1', port=8000): Read timed out. (read timeout=600)\n", "client-timeouts", "", 600, 0},
+		"a limit in words":        {"[B2] prompt 7: TimeoutError after 600 s, asking again\n", "client-timeouts", "", 600, 0},
+		"a limit in minutes":      {"ERROR request 3 timed out after 10 minutes\n", "client-timeouts", "", 600, 0},
+		"a limit in milliseconds": {"ERROR request 3 timed out after 90000ms\n", "client-timeouts", "", 90, 0},
 		"refused":                 {"ERROR: Cannot connect to host 127.0.0.1:8000 ssl:default [Connect call failed]\n", "", "", -1, 1},
 		"the data disk":           {"Traceback (most recent call last):\n  File \"run.py\", line 1, in <module>\n    f.write(x)\nOSError: [Errno 28] No space left on device: '/data/out.jsonl'\n", "disk-full", "/data/out.jsonl", -1, 0},
 		"an exception of its own": {"Traceback (most recent call last):\n  File \"run.py\", line 1, in <module>\nKeyError: 'text'\n", "client-exception", "", -1, 0},

@@ -2,6 +2,7 @@ package clientlog
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -145,8 +146,8 @@ func (s *State) classified(class metrics.Cause, b []byte) Fault {
 		}
 		f.Survived = bytes.Contains(b, []byte("serial mode"))
 	case metrics.CauseClientTimeouts:
-		for _, key := range []string{"read timeout=", "timeout=", "timed out after ", "Timeout after "} {
-			if v := numberAfter(b, key); v > 0 {
+		for _, key := range []string{"read timeout=", "timeout=", "timed out after ", "Timeout after ", "TimeoutError after "} {
+			if v := secondsAfter(b, key); v > 0 {
 				s.limitS = v
 				break
 			}
@@ -207,25 +208,51 @@ func (s *State) backoff(b []byte) {
 
 // numberAfter reads the number behind a key, -1 where there is none.
 func numberAfter(b []byte, key string) float64 {
+	v, _ := quantityAfter(b, key)
+	return v
+}
+
+// secondsAfter reads a span of time behind a key, in seconds where it names no
+// unit; -1 where there is none.
+func secondsAfter(b []byte, key string) float64 {
+	v, rest := quantityAfter(b, key)
+	unit := strings.TrimLeft(rest, " ")
+	if n := strings.IndexFunc(unit, func(r rune) bool { return r < 'a' || r > 'z' }); n >= 0 {
+		unit = unit[:n]
+	}
+	switch unit {
+	case "ms", "msec", "milliseconds":
+		return v / 1000
+	case "m", "min", "mins", "minute", "minutes":
+		return v * 60
+	case "h", "hour", "hours":
+		return v * 3600
+	}
+	return v
+}
+
+// quantityAfter reads the number behind a key and gives what follows it; -1
+// where there is none.
+func quantityAfter(b []byte, key string) (v float64, rest string) {
 	at := bytes.Index(b, []byte(key))
 	if at < 0 {
-		return -1
+		return -1, ""
 	}
 	n, rest := leadingNumber(b[at+len(key):])
 	if n < 0 {
-		return -1
+		return -1, ""
 	}
-	v := float64(n)
+	v = float64(n)
 	if len(rest) > 1 && rest[0] == '.' {
 		if frac, tail := leadingNumber([]byte(rest[1:])); frac >= 0 {
 			scale := 1.0
 			for range len(rest) - 1 - len(tail) {
 				scale *= 10
 			}
-			v += float64(frac) / scale
+			v, rest = v+float64(frac)/scale, tail
 		}
 	}
-	return v
+	return v, rest
 }
 
 func (s *State) add(f Fault, b []byte, at int64) {

@@ -120,7 +120,7 @@ func discoverProcesses(t *testing.T, n *localNode) {
 	rows := t.TempDir() + "/B2 it's.jsonl"
 	server := actor(t, "server "+port, []string{"CUDA_VISIBLE_DEVICES=0,1", "HF_TOKEN=unseen-value", "SGLANG_TOKEN=notforus1"},
 		"python3", "-m", "sglang.launch_server", "--port", port, "--api-key", "open-sesame-123", "--model-path", "/models/Kimi K2.5")
-	client := actor(t, "client "+port+" "+rows, []string{"PYTHONUNBUFFERED=1"}, "python3", "run_inference.py")
+	client := actor(t, "client "+port+" "+rows, []string{"PYTHONUNBUFFERED=1", "REQUEST_TIMEOUT=600"}, "python3", "run_inference.py")
 	w := watch(t, n, Options{})
 	var s metrics.Scan
 	f := w.until("both processes", decoded(metrics.KindScan, func(got metrics.Scan) bool {
@@ -138,7 +138,7 @@ func discoverProcesses(t *testing.T, n *localNode) {
 		t.Errorf("server %+v", p)
 	}
 	p = process(s, client)
-	if !slices.Equal(p.Conns, []metrics.Conn{{Port: number, Count: 3}}) || !slices.Equal(p.Files, []metrics.OpenFile{{Path: rows, Write: true}}) || p.Env["PYTHONUNBUFFERED"] != "1" {
+	if !slices.Equal(p.Conns, []metrics.Conn{{Port: number, Count: 3}}) || !slices.Equal(p.Files, []metrics.OpenFile{{Path: rows, Write: true}}) || p.Env["PYTHONUNBUFFERED"] != "1" || p.Env["REQUEST_TIMEOUT"] != "600" {
 		t.Errorf("client %+v", p)
 	}
 	if len(s.Remote) != 0 {

@@ -78,7 +78,7 @@ dc() { # pids
 			printf '%s\n' "$L"
 		done </proc/$p/cgroup
 		s
-		tr '\000\n' '\n\002' </proc/$p/environ | grep -aE '^(PATH|PYTHONUNBUFFERED|CUDA_[A-Z_]*|NCCL_[A-Z_]*|SGLANG_[A-Z_]*|SGL_[A-Z_]*|VLLM_[A-Z_]*|OPENAI_BASE_URL|OPENAI_API_BASE|TZ|SSH_CONNECTION|PYTORCH_CUDA_ALLOC_CONF|RUNVIGIL_[A-Z_]*)='
+		tr '\000\n' '\n\002' </proc/$p/environ | grep -aE '^(PATH|PYTHONUNBUFFERED|CUDA_[A-Z_]*|NCCL_[A-Z_]*|SGLANG_[A-Z_]*|SGL_[A-Z_]*|VLLM_[A-Z_]*|OPENAI_BASE_URL|OPENAI_API_BASE|TZ|SSH_CONNECTION|PYTORCH_CUDA_ALLOC_CONF|((REQUEST|HTTP|OPENAI)_)?TIMEOUT|RUNVIGIL_[A-Z_]*)='
 		s
 	done
 }
