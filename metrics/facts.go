@@ -227,6 +227,10 @@ type Alive struct {
 	CPU     int64  `json:"cpu"`
 	// MajFaults are pages that were read from disk through memory maps, as weights are.
 	MajFaults int64 `json:"majflt,omitempty"`
+	// Read counts bytes that it had fetched from disk (read_bytes of
+	// /proc/PID/io, which only its user and root may read); nil unknown, or not
+	// asked for.
+	Read *int64 `json:"read,omitempty"`
 }
 
 // HTTPHeader heads a KindHTTP chunk; the raw bytes are the body, masked, at most 1 MiB.

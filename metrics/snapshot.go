@@ -226,7 +226,10 @@ type Phase struct {
 	Took     []PhaseTook   // finished phases, in order
 	Expected time.Duration // of the whole start, from earlier ones; 0 unknown
 	Ready    time.Time     // zero until ready
-	LastSign time.Time     // newest sign of progress
+	LastSign time.Time     // newest sign of progress that is listed here
+	LogAt    time.Time     // newest line of the log, zero: none yet
+	DiskAt   time.Time     // when its processes were last seen to read from disk
+	DiskBPS  Figure        // bytes a second that they read from disk
 }
 
 // PhaseTook is one finished phase.

@@ -37,6 +37,8 @@ type Want struct {
 	Head   string
 	Offset int64
 	Rows   int64
+	// PID: also how much it has read from disk, where that may be known.
+	Reads bool
 	// HTTP: the process whose argv holds the server's API key (after --api-key);
 	// the probe uses it without ever letting it out.
 	KeyPID int

@@ -31,3 +31,43 @@ func TestReadingFromDiskIsASign(t *testing.T) {
 		t.Errorf("the last sign is %s, want %s when pages were read", got, read)
 	}
 }
+
+// Plain reads count too, where they may be known; a page now and then does not.
+func TestPlainReadsAreASign(t *testing.T) {
+	r := newRig(t)
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000")}})
+	start := r.b.Snapshot().Server()
+	for _, w := range r.b.Wants() {
+		if w.Kind == metrics.WantPID && w.PID == start.PID && !w.Reads {
+			t.Error("nobody asks what a start reads")
+		}
+	}
+	alive := func(read int64) {
+		r.json(metrics.KindAlive, "", []metrics.Alive{{PID: start.PID, Start: start.Start, State: "D", Read: &read}})
+	}
+	alive(5 << 30)
+	first := r.tick(time.Second).Server().Phase
+	if !first.DiskAt.IsZero() {
+		t.Errorf("the first look says that it reads: %+v", first)
+	}
+	for i := range int64(60) {
+		alive(5<<30 + i*4096)
+		r.tick(time.Second)
+	}
+	if p := r.b.Snapshot().Server().Phase; !p.DiskAt.IsZero() || !p.DiskBPS.Known || p.DiskBPS.V > 5000 {
+		t.Errorf("4 kB a second is taken for progress: %+v", p)
+	}
+	alive(5<<30 + 300<<20)
+	read := r.at
+	p := r.tick(time.Second).Server().Phase
+	if !p.DiskAt.Equal(read) || !p.LastSign.Equal(read) || p.DiskBPS.V < 9<<20 {
+		t.Errorf("300 MiB were read at %s: %+v", read, p)
+	}
+	for range 40 {
+		alive(5<<30 + 300<<20)
+		r.tick(time.Second)
+	}
+	if p := r.b.Snapshot().Server().Phase; !p.DiskAt.Equal(read) || p.DiskBPS.V != 0 {
+		t.Errorf("nothing is read any more: %+v", p)
+	}
+}

@@ -243,13 +243,18 @@ func (b *Board) teeOf(p metrics.Proc) string {
 
 // applyAlive takes the states of single processes, which come more often than scans.
 func (b *Board) applyAlive(f metrics.Frame, list []metrics.Alive) {
-	faults := map[*serverState]int64{}
-	for _, a := range list {
-		for _, s := range b.servers {
-			if s.alive() && slices.Contains(s.s.Tree, a.PID) {
-				faults[s] += a.MajFaults
+	for _, s := range b.servers {
+		if s.alive() && s.s.PID != 0 {
+			var tree []metrics.Alive
+			for _, a := range list {
+				if slices.Contains(s.s.Tree, a.PID) {
+					tree = append(tree, a)
+				}
 			}
+			s.reads.look(f.At, tree)
 		}
+	}
+	for _, a := range list {
 		id := procID(a.PID, a.Start)
 		if s := b.serverByID(id); s != nil && s.alive() && !alive(a.State) {
 			s.gone(f.At, "")
@@ -263,12 +268,6 @@ func (b *Board) applyAlive(f metrics.Frame, list []metrics.Alive) {
 				c.c.State, c.c.Since = state, f.At
 			}
 		}
-	}
-	for s, n := range faults {
-		if s.faults > 0 && n > s.faults {
-			s.readAt = f.At
-		}
-		s.faults = n
 	}
 }
 

@@ -47,8 +47,7 @@ type serverState struct {
 
 	runningSeries metrics.Series // from /v1/loads, where no log tells
 
-	faults int64     // major page faults of the tree
-	readAt time.Time // when they last grew: it reads from disk
+	reads diskReading
 }
 
 func (s *serverState) alive() bool { return s.endedAt.IsZero() && (s.s.PID != 0 || s.config != nil) }
@@ -447,7 +446,7 @@ func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 
 // phase tells where a start is, and how long starts took before.
 func (b *Board) phase(s *serverState, sec *section) metrics.Phase {
-	p := metrics.Phase{Name: "importing", Since: s.s.Started, LastSign: latest(s.s.Started, s.readAt)}
+	p := metrics.Phase{Name: "importing", Since: s.s.Started, LastSign: latest(s.s.Started, s.reads.at), DiskAt: s.reads.at, DiskBPS: s.reads.rate()}
 	if sec != nil {
 		p.Took = slices.Clone(sec.phases.took)
 		if d := sec.at.Sub(s.s.Started); s.s.PID != 0 && d > 0 && sec.phases.name != "" {
@@ -456,7 +455,8 @@ func (b *Board) phase(s *serverState, sec *section) metrics.Phase {
 		if sec.phases.name != "" {
 			p.Name, p.Since, p.Done, p.Total = sec.phases.name, sec.phases.since, sec.phases.done, sec.phases.total
 		}
-		p.LastSign = latest(latest(sec.phases.sign, sec.last), s.readAt)
+		p.LogAt = latest(sec.phases.sign, sec.last)
+		p.LastSign = latest(p.LogAt, s.reads.at)
 		p.Ready = sec.ready
 		if p.Ready.IsZero() && !sec.firstToken.IsZero() {
 			p.Name, p.Since, p.Ready = "ready", sec.firstToken, sec.firstToken

@@ -304,8 +304,10 @@ func (b *Board) wantPIDs(want func(metrics.Want)) {
 		if !s.alive() {
 			continue
 		}
+		state, _ := b.judge(s, b.sectionOf(s))
 		for _, pid := range s.s.Tree[:min(len(s.s.Tree), 40)] {
-			want(metrics.Want{Kind: metrics.WantPID, PID: pid, Every: aliveEvery})
+			// What it reads from disk tells whether a start moves; later nobody asks.
+			want(metrics.Want{Kind: metrics.WantPID, PID: pid, Every: aliveEvery, Reads: state == metrics.ServerStarting})
 		}
 	}
 	for _, c := range b.clients {

@@ -87,14 +87,24 @@ func serverCases() []caseOf {
 		}, "", 0, "", nil, nil},
 
 		{"a slow load", func(s *metrics.Snapshot) {
-			starting(s, "loading weights", 30*time.Minute).Phase.Expected = 10 * time.Minute
-		}, "start-slow", warning, metrics.CauseLoadSlow, []string{"30 m", "usually ready after 10 m", "disk"}, nil},
+			p := &starting(s, "loading weights", 30*time.Minute).Phase
+			p.Expected, p.DiskBPS = 10*time.Minute, fig(21e6)
+		}, "start-slow", warning, metrics.CauseLoadSlow, []string{"30 m", "usually ready after 10 m", "reads 21.0 MB/s from disk"}, nil},
 		{"a start as usual", func(s *metrics.Snapshot) {
 			starting(s, "loading weights", 11*time.Minute).Phase.Expected = 10 * time.Minute
 		}, "", 0, "", nil, nil},
 		{"stuck", func(s *metrics.Snapshot) {
 			starting(s, "joining ranks", 30*time.Minute).Phase.LastSign = noon.Add(-12 * time.Minute)
-		}, "start-stuck", critical, "", []string{`"joining ranks"`, "12 m", "py-spy"}, nil},
+		}, "start-stuck", critical, "", []string{`"joining ranks"`, "12 m", "py-spy", "other reads are its user's and root's to see", "no compiler runs", "no log line yet"}, nil},
+		{"stuck, and its reads can be seen", func(s *metrics.Snapshot) {
+			p := &starting(s, "joining ranks", 30*time.Minute).Phase
+			p.LastSign, p.LogAt, p.DiskBPS = noon.Add(-12*time.Minute), noon.Add(-14*time.Minute), fig(100)
+			series(s, metrics.SeriesGPUMem, "0", flat(2000))
+		}, "start-stuck", critical, "", []string{"nothing is read from disk", "newest log line at 12:02", "GPU memory does not grow"}, nil},
+		{"its weights still come from disk", func(s *metrics.Snapshot) {
+			v := starting(s, "joining ranks", 25*time.Minute)
+			v.Phase.LogAt, v.Phase.DiskAt, v.Phase.LastSign = noon.Add(-12*time.Minute), noon, noon
+		}, "", 0, "", nil, nil},
 		{"a phase that is silent by nature", func(s *metrics.Snapshot) {
 			starting(s, "pinning host cache", 25*time.Minute).Phase.LastSign = noon.Add(-12 * time.Minute)
 		}, "", 0, "", nil, nil},

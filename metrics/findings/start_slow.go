@@ -36,6 +36,7 @@ var startSlow = Detector{
 			c := startCondition(in, v, metrics.SeverityWarning, fmt.Sprintf("start takes %s so far: %s", metrics.Age(took), phaseText(v)))
 			c.Since = v.Started.Add(limit)
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: usual, Source: "earlier starts", At: in.now()})
+			c.Evidence = append(c.Evidence, signs(in, v)...)
 			if strings.HasPrefix(v.Phase.Name, "loading") {
 				c.Cause = metrics.CauseLoadSlow
 				c.Why, c.Advice = causeInfo(c.Cause).Meaning, causeInfo(c.Cause).Advice
@@ -48,8 +49,8 @@ var startSlow = Detector{
 var startStuck = Detector{
 	ID:    "start-stuck",
 	Means: "A start makes no progress any more.",
-	Needs: "the server's log, GPU memory and the process list",
-	When:  "For 10 minutes no new log line, no growth of GPU memory, no page read from disk through a memory map and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
+	Needs: "the server's log, GPU memory, the process list, and /proc/PID/io (its user's and root's to read; without it only pages read through memory maps are seen)",
+	When:  "For 10 minutes no new log line, no growth of GPU memory, nothing read from disk (1 MiB in 30 s, or a page through a memory map) and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
 	Do:    "Look at stacks (py-spy dump), then stop it; NCCL and disks are the usual reasons.",
 	For:   10 * time.Second,
 	Clear: 5 * time.Second,
@@ -65,7 +66,7 @@ var startStuck = Detector{
 			if still := in.now().Sub(sign); still >= stuckAfter(in, v) {
 				c := startCondition(in, v, metrics.SeverityCritical, fmt.Sprintf("start is stuck in %q: no sign of progress for %s", v.Phase.Name, metrics.Age(still)))
 				c.Since = sign
-				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "no log line, no growth of GPU memory, nothing read from disk, no compiler", Source: "log, nvidia-smi, processes", At: sign})
+				c.Evidence = append(c.Evidence, signs(in, v)...)
 				c.Advice = fmt.Sprintf("collect stacks (py-spy dump --pid %d and of its schedulers), look for NCCL and the disk of the model, then stop it", v.PID)
 				out.Raise(c)
 			}
@@ -106,25 +107,71 @@ func stuckAfter(in *Input, v *metrics.Server) time.Duration {
 var compilers = []string{"nvcc", "cicc", "ptxas", "ninja", "cc1plus", "cudafe++", "fatbinary"}
 
 // lastSign is the newest sign of progress of a start: a log line, growing GPU
-// memory, or a compiler that runs for it.
+// memory, reading from disk, or a compiler that runs for it.
 func lastSign(in *Input, v *metrics.Server) time.Time {
-	sign := latest(latest(v.Phase.LastSign, v.Started), v.Log.Mtime)
-	for i := range in.Snap.Procs {
-		p := &in.Snap.Procs[i]
-		if slices.Contains(compilers, p.Comm) {
-			return in.now()
-		}
+	if in.compilers() {
+		return in.now()
 	}
+	grew, _ := gpuGrew(in)
+	return latest(latest(latest(v.Phase.LastSign, v.Started), v.Log.Mtime), grew)
+}
+
+// signs tells each sign of progress and when it was last seen, so that what
+// cannot be seen is not taken for stillness.
+func signs(in *Input, v *metrics.Server) []metrics.Evidence {
+	say := func(source, format string, at time.Time) metrics.Evidence {
+		return metrics.Evidence{Text: fmt.Sprintf(format, in.clock(at)), Source: source, At: at}
+	}
+	never := func(source, text string) metrics.Evidence {
+		return metrics.Evidence{Text: text, Source: source, At: in.now()}
+	}
+	var out []metrics.Evidence
+	if line := latest(v.Phase.LogAt, v.Log.Mtime); line.IsZero() {
+		out = append(out, never("log", "no log line yet"))
+	} else {
+		out = append(out, say("log", "newest log line at %s", line))
+	}
+	switch grew, known := gpuGrew(in); {
+	case !grew.IsZero():
+		out = append(out, say("nvidia-smi", "GPU memory last grew at %s", grew))
+	case known:
+		out = append(out, never("nvidia-smi", "GPU memory does not grow"))
+	default:
+		out = append(out, never("nvidia-smi", "whether GPU memory grows is not known"))
+	}
+	switch p := &v.Phase; {
+	case p.DiskBPS.Known && p.DiskBPS.V >= 1<<20:
+		out = append(out, figureEvidence("reads "+metrics.Bytes(p.DiskBPS.V)+"/s from disk", p.DiskBPS))
+	case !p.DiskAt.IsZero():
+		out = append(out, say("processes", "last read from disk at %s", p.DiskAt))
+	case p.DiskBPS.Known:
+		out = append(out, never("/proc/PID/io", "nothing is read from disk"))
+	default:
+		out = append(out, never("processes", "no page is read through a memory map; other reads are its user's and root's to see"))
+	}
+	if in.compilers() {
+		return append(out, never("processes", "a compiler runs"))
+	}
+	return append(out, never("processes", "no compiler runs"))
+}
+
+// gpuGrew is when some GPU's memory last grew within half an hour, zero for not;
+// known is false where no figure tells.
+func gpuGrew(in *Input) (at time.Time, known bool) {
 	for i := range in.Snap.GPUs {
 		s := in.Snap.Series[metrics.SeriesKey{What: metrics.SeriesGPUMem, Of: strconv.Itoa(in.Snap.GPUs[i].Index)}]
 		const step = 30 * time.Second
 		cols := s.Columns(in.now(), 30*time.Minute, 60)
 		for j := len(cols) - 1; j > 0; j-- {
-			if cols[j].N > 0 && cols[j-1].N > 0 && cols[j].Max > cols[j-1].Max+16 {
-				sign = latest(sign, in.now().Add(-time.Duration(len(cols)-1-j)*step))
+			if cols[j].N == 0 || cols[j-1].N == 0 {
+				continue
+			}
+			known = true
+			if cols[j].Max > cols[j-1].Max+16 {
+				at = latest(at, in.now().Add(-time.Duration(len(cols)-1-j)*step))
 				break
 			}
 		}
 	}
-	return sign
+	return at, known
 }

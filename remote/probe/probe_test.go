@@ -23,7 +23,8 @@ func firstFrames(t *testing.T, conn Conn) {
 		metrics.Want{Kind: metrics.WantStat, Path: dir + "/absent"},
 		metrics.Want{Kind: metrics.WantRows, Path: rows, Every: time.Millisecond},
 		metrics.Want{Kind: metrics.WantLog, Path: log, Anchors: "server_args="},
-		metrics.Want{Kind: metrics.WantPID, PID: os.Getpid()},
+		metrics.Want{Kind: metrics.WantPID, PID: os.Getpid(), Reads: true},
+		metrics.Want{Kind: metrics.WantPID, PID: os.Getppid()},
 		metrics.Want{Kind: metrics.WantDisk, Path: dir},
 		metrics.Want{Kind: metrics.WantDir, Path: filepath.Dir(dir)},
 	)
@@ -59,7 +60,8 @@ func firstFrames(t *testing.T, conn Conn) {
 		return h.Backfill == 1 && h.Offset == 9 && strings.HasSuffix(raw, "ready\n") && !strings.Contains(raw, "topsecret") && h.Lines == 3
 	}))
 	w.until("our process", decoded(metrics.KindAlive, func(a []metrics.Alive) bool {
-		return len(a) == 1 && a[0].PID == os.Getpid() && a[0].Start > 0 && a[0].Threads > 1
+		return len(a) == 2 && a[0].PID == os.Getpid() && a[0].Start > 0 && a[0].Threads > 1 && a[0].Read != nil && *a[0].Read >= 0 &&
+			a[1].Start > 0 && a[1].Read == nil
 	}))
 	w.until("the disks", decoded(metrics.KindDisk, func(d []metrics.DiskFact) bool {
 		for _, disk := range d {

@@ -28,6 +28,20 @@ func parseStat(line string) (procStat, bool) {
 	return st, true
 }
 
+// parseRead reads a line "read PID BYTES".
+func parseRead(line string) (pid int, bytes int64, ok bool) {
+	f := strings.Fields(line)
+	if len(f) != 3 || f[0] != "read" {
+		return 0, 0, false
+	}
+	pid, err := strconv.Atoi(f[1])
+	if err != nil {
+		return 0, 0, false
+	}
+	bytes, err = strconv.ParseInt(f[2], 10, 64)
+	return pid, bytes, err == nil && bytes >= 0
+}
+
 // parseRow reads a line of discovery: "pid (comm) state ppid pgrp sid start".
 func parseRow(line string) (procStat, bool) {
 	st, f, ok := statHead(line)

@@ -141,8 +141,15 @@ func (p *Probe) sample(ctx context.Context) error {
 		pids := p.wanted(metrics.WantPID)
 		if len(pids) > 0 {
 			code += ";al"
+			reads := ""
 			for _, w := range pids {
 				code += " " + strconv.Itoa(w.PID)
+				if w.Reads {
+					reads += " " + strconv.Itoa(w.PID)
+				}
+			}
+			if reads != "" {
+				code += ";rb" + reads
 			}
 		}
 		a, err := p.ctl.call(ctx, code)
@@ -233,7 +240,12 @@ func ended(before, now []metrics.Alive) bool {
 func aliveOf(text string, wants []metrics.Want) []metrics.Alive {
 	found := map[int]metrics.Alive{}
 	for line := range strings.Lines(text) {
-		if st, ok := parseStat(line); ok {
+		if pid, n, ok := parseRead(line); ok {
+			if a, there := found[pid]; there {
+				a.Read = &n
+				found[pid] = a
+			}
+		} else if st, ok := parseStat(line); ok {
 			found[st.pid] = metrics.Alive{PID: st.pid, Start: st.start, State: st.state, Threads: st.threads, CPU: st.cpu, MajFaults: st.majflt}
 		}
 	}

@@ -70,6 +70,23 @@ al() {
 	true
 }
 
+# Bytes that each process has read from disk: its user's and root's to know.
+rb() {
+	for p; do
+		L=
+		while read -r k v; do
+			case $k in
+			read_bytes:)
+				L=$v
+				break
+				;;
+			esac
+		done </proc/$p/io
+		[ -n "$L" ] && printf 'read %s %s\n' "$p" "$L"
+	done
+	true
+}
+
 # The command line of a process that is not blocked in the kernel.
 cl() {
 	L=

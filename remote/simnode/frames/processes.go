@@ -85,7 +85,7 @@ func environment(env []string) (map[string]string, bool) {
 	chosen := map[string]string{}
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
-		for _, prefix := range []string{"PYTHONUNBUFFERED", "CUDA_", "NCCL_", "SGLANG_", "SGL_", "VLLM_", "TZ", "PYTORCH_CUDA_ALLOC_CONF"} {
+		for _, prefix := range []string{"PYTHONUNBUFFERED", "CUDA_", "NCCL_", "SGLANG_", "SGL_", "VLLM_", "TZ", "PYTORCH_CUDA_ALLOC_CONF", "TIMEOUT", "REQUEST_TIMEOUT", "HTTP_TIMEOUT", "OPENAI_TIMEOUT"} {
 			if strings.HasPrefix(name, prefix) {
 				_, value, _ := strings.Cut(metrics.MaskEnv([]string{e})[0], "=")
 				chosen[name] = value
@@ -118,6 +118,9 @@ func (s *Source) lookAlive(wants []metrics.Want) {
 		for _, p := range processes {
 			if p.PID == w.PID {
 				a.Start, a.State, a.Threads, a.CPU = s.ticks(p.Started), string(rune(p.State)), p.Threads, int64(p.CPU*clockTicks)
+				if w.Reads {
+					a.Read = &p.Read
+				}
 			}
 		}
 		list = append(list, a)

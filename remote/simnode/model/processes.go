@@ -72,6 +72,7 @@ func (s *server) processes() []Process {
 			title := s.title(role)
 			p.Argv, p.Threads, p.GPU, p.GPUMem, p.CPU = []string{title}, 212, rank, s.gpuMemory(rank), age*0.97
 			p.RSS = size(schedulerRS)
+			p.Read = int64(s.weights * weightBytes * 8 / float64(max(1, s.flags.TP)))
 			if s.pinned {
 				p.RSS += s.flags.hostBytes()
 			}

@@ -132,6 +132,7 @@ type Process struct {
 	GPU       int   // index of the GPU it computes on, -1 none
 	GPUMem    int64 // bytes
 	CPU       float64
+	Read      int64 // bytes read from disk: the weights
 }
 
 // Signal is a signal to a process.
