@@ -58,11 +58,20 @@ type Finding struct {
 	Snoozed  time.Time // until when, zero: not
 	Cleared  time.Time // zero while it holds
 	Changed  []FindingChange
-	// LogPath and LogLine lead to the line that proves it, where there is one.
-	LogPath string
-	LogLine int64
+	// Log leads to the line that proves it, or to its moment in the log.
+	Log LogPlace
 	// Series to draw beside it.
 	Graph SeriesKey
+}
+
+// LogPlace leads to a line of a log. What is not known is zero; without a Text
+// a moment is meant, not a line.
+type LogPlace struct {
+	Path string
+	Line int64     // its number, 1-based
+	Off  int64     // its byte offset in the file, about
+	At   time.Time // its time on the local clock
+	Text string    // the line, cleaned, or its beginning
 }
 
 // Evidence is one figure that a finding rests on.

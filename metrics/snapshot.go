@@ -282,6 +282,7 @@ type CauseFact struct {
 	Rank    string
 	Line    string // the log line, cleaned
 	LineNo  int64  // 1-based line of the log, 0 unknown
+	Off     int64  // its byte offset in the log, about; 0 unknown
 	At      time.Time
 	Phase   string // start-up, prefill, decode, idle
 	Primary bool
@@ -491,6 +492,7 @@ type Event struct {
 // LogTail is the newest lines of one log.
 type LogTail struct {
 	Path    string
+	ZoneSec int   // seconds east of UTC in which its stamps are
 	First   int64 // number of Lines[0] in the file, 1-based; 0 unknown
 	Lines   []LogLine
 	Offset  int64 // bytes of the file read so far

@@ -47,11 +47,12 @@ type Row struct {
 	Torn  bool
 }
 
-// LogQuery asks for lines of a log: with Search or Errors the newest line before
-// Before that fits, with lines around it; with At the first line whose own time
-// is not before it; with After the lines between After and Before; else those
-// that end at Before.
+// LogQuery asks for lines of a log: with Place that line, else the moment at
+// which it was; with Search or Errors the newest line before Before that fits,
+// with lines around it; with At the first line whose own time is not before it;
+// with After the lines between After and Before; else those that end at Before.
 type LogQuery struct {
+	Place  metrics.LogPlace
 	Path   string
 	Before int64 // byte offset; -1: the end
 	After  int64 // byte offset, 0: not asked
@@ -69,6 +70,8 @@ type LogSlice struct {
 	Start int64 // byte offset of Lines[0]
 	End   int64 // byte offset after the last line
 	Hit   int   // index of the line that was sought, -1: none
+	// Missing says why Hit is not the line that Place means, "" where it is.
+	Missing string
 }
 
 // PromptKind is what a prompt asks for.

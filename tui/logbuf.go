@@ -2,6 +2,7 @@ package tui
 
 import (
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -122,6 +123,42 @@ func (b *logBuf) find(from, by int, fits func(*metrics.LogLine) bool) int {
 		}
 	}
 	return -1
+}
+
+// placeSlack is how far in the file or in time a line may stand from where it
+// was told to be: bytes that were masked shift the ones behind them.
+const (
+	placeSlack     = 64 << 10
+	placeSlackTime = time.Minute
+)
+
+// place is the index of a line that is told by its number, or by its words and
+// about where it stands; without words that of the first line not before its
+// time. It is -1 where the buffer cannot tell.
+func (b *logBuf) place(at metrics.LogPlace) int {
+	words := strings.TrimSpace(strings.TrimSuffix(at.Text, "…"))
+	if i := at.Line - b.first; at.Line > 0 && b.first > 0 && i >= 0 && i < int64(len(b.lines)) && strings.Contains(b.lines[i].Text, words) {
+		return int(i)
+	}
+	if words == "" {
+		if at.At.IsZero() || len(b.lines) == 0 || b.lines[0].At.After(at.At) && !b.head {
+			return -1
+		}
+		if i := b.find(0, 1, func(l *metrics.LogLine) bool { return !l.At.Before(at.At) }); i >= 0 {
+			return i
+		}
+		return len(b.lines) - 1 // it says nothing since
+	}
+	best, nearest := -1, int64(0)
+	for i := range b.lines {
+		l := &b.lines[i]
+		d := max(l.Off-at.Off, at.Off-l.Off)
+		near := at.Off > 0 && d <= placeSlack || !at.At.IsZero() && l.At.Sub(at.At).Abs() <= placeSlackTime
+		if near && strings.Contains(l.Text, words) && (best < 0 || d < nearest) {
+			best, nearest = i, d
+		}
+	}
+	return best
 }
 
 // hitIndex remembers which lines of a buffer hold a match, so that a long log is

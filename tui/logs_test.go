@@ -225,3 +225,32 @@ func BenchmarkLogView(b *testing.B) {
 		m.View()
 	}
 }
+
+// o lands on the line that proves a finding, also far back, and says so where it
+// is not there any more.
+func TestProofFarBack(t *testing.T) {
+	scene := logScene(1801, 200)
+	scene.Findings = []metrics.Finding{{
+		ID: "server-half-dead", Severity: metrics.SeverityCritical, Subject: "x", Title: "a part of the server is dead", Since: storyNow,
+		Log: metrics.LogPlace{Path: storyLog, Off: 77600, At: storyNow.Add(-1223 * time.Second), Text: "line 777"},
+	}}
+	drive(t, 100, 30, scene, func(d *driver) {
+		d.act.slice = func(q LogQuery) LogSlice {
+			s := fileSlice(LogQuery{Path: q.Path, Before: -1, Search: q.Place.Text})
+			if s.Hit < 0 {
+				s = fileSlice(LogQuery{Path: q.Path, At: q.Place.At})
+				s.Missing = "that line is not in it any more; this is its moment"
+			}
+			return s
+		}
+		d.Press("f").See("at 11:55: o").Press("o").See("line 777", "far back, G follows")
+		if q := d.act.queries; len(q) != 1 || q[0].Place.Off != 77600 {
+			t.Errorf("queries %+v", q)
+		}
+		d.Press("esc", "esc")
+		scene.Findings[0].Log.Text = "a line of the file before"
+		d.Send(snapshotMsg{scene}).Press("f", "o").See("not in it any more", "line 777")
+		scene.Findings[0].Log = metrics.LogPlace{Path: storyLog, Line: 1950, Text: "line 1950"}
+		d.Press("esc", "esc").Send(snapshotMsg{scene}).Press("f").See("line 1,950: o").Press("o").See("line 1950").NotSee("far back")
+	})
+}

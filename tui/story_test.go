@@ -138,11 +138,11 @@ func scene(now time.Time) *metrics.Snapshot {
 		{ID: "client-log-silent", Severity: metrics.SeverityInfo, Subject: "206570:4425110", Since: storyRun.Add(2 * time.Minute), Title: "the client's log is empty: its output is buffered, its rows land", Cause: metrics.CauseClientBuffered,
 			Why:      "Python holds back what it prints when its output goes to a file; rows reach their own file row by row.",
 			Evidence: []metrics.Evidence{{Text: "inference_all.log has 0 bytes since 11:57", Source: "stat", At: now}, {Text: "rows 1,374 → 1,531", Source: "stat of B2_opencodeinstruct.jsonl", At: now}},
-			Advice:   "start it with python -u or PYTHONUNBUFFERED=1 next time", LogPath: storyClient},
+			Advice:   "start it with python -u or PYTHONUNBUFFERED=1 next time", Log: metrics.LogPlace{Path: storyClient}},
 		{ID: "settled", Severity: metrics.SeverityInfo, Subject: storyServer, Since: now.Add(-9 * time.Minute), Title: "606 tok/s is what this start gives; 1,317 was the ramp",
 			Why:      "Requests were young at the peak (1,151 tokens each) and 121 fitted; grown to 4,426 tokens only 36 fit.",
 			Evidence: []metrics.Evidence{{Text: "1317.32 tok/s with 121 running at 11:59", Source: "log", At: storyRun.Add(140 * time.Second)}, {Text: "604 ± 21 tok/s with 35 running since 12:07", Source: "log", At: now}},
-			Advice:   "plan with 9.1 rows a minute", LogPath: storyLog, LogLine: 30990, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}},
+			Advice:   "plan with 9.1 rows a minute", Log: metrics.LogPlace{Path: storyLog, Line: 30990}, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}},
 	}
 	s.CannotTell = []metrics.CannotTell{{What: "hierarchical cache", Why: "nothing in the log says whether it is used", Tell: "start with --enable-metrics"}}
 	s.Events = []metrics.Event{
@@ -287,7 +287,7 @@ func sceneCrash() *metrics.Snapshot {
 	s.Job.Finished, s.Job.Landed = metrics.Known(0, now, time.Second, "log"), metrics.Known(0, now, time.Second, "stat")
 	s.Datasets[0].PerMin, s.Datasets[0].ETA, s.Datasets[0].Grew = s.Job.PerMin, metrics.ETA{Held: "nothing grows"}, now.Add(-22*time.Minute)
 	s.Findings = []metrics.Finding{{ID: "server-oom", Severity: metrics.SeverityCritical, Subject: srv.ID, Since: end, Title: "the server ran out of GPU memory in its first large prefill, 11 s after ready", Cause: metrics.CauseCUDAOOM,
-		Why: "Graph capture left 0.82 GiB free; a prefill of 8,192 tokens needs more.", Advice: "start with --mem-fraction-static 0.88 (5.47 GiB stayed free then)", LogPath: storyLog, LogLine: 30990,
+		Why: "Graph capture left 0.82 GiB free; a prefill of 8,192 tokens needs more.", Advice: "start with --mem-fraction-static 0.88 (5.47 GiB stayed free then)", Log: metrics.LogPlace{Path: storyLog, Line: 30990},
 		Evidence: []metrics.Evidence{{Text: "available_gpu_mem=0.82 GB after capture", Source: "log", At: now.Add(-time.Minute)}, {Text: "torch.OutOfMemoryError on TP3", Source: "log line 30,990", At: end}}},
 		s.Findings[0]}
 	s.Events = append(s.Events, metrics.Event{At: end, Kind: "crash", Text: "server-oom: CUDA out of memory in prefill (TP3)", Ref: "server-oom"})

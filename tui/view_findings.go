@@ -119,8 +119,12 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 		put(label, text, stText)
 	}
 	put("advice", f.Advice, stAccent.bold())
-	if f.LogPath != "" && f.LogLine > 0 {
-		put("proof", fmt.Sprintf("%s line %s: o", base(f.LogPath), commas(f.LogLine)), stDim)
+	switch l := f.Log; {
+	case l.Path == "":
+	case l.Line > 0:
+		put("proof", fmt.Sprintf("%s line %s: o", base(l.Path), commas(l.Line)), stDim)
+	default:
+		put("log", fmt.Sprintf("%s at %s: o", base(l.Path), p.clock(moment(f).At)), stDim)
 	}
 	if f.Acked {
 		put("state", "acknowledged", stDim)
@@ -141,17 +145,27 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 	}
 }
 
+// moment is where a finding stands in its log: without a time of its own, when
+// it began.
+func moment(f *metrics.Finding) metrics.LogPlace {
+	l := f.Log
+	if l.At.IsZero() {
+		l.At = f.Since
+	}
+	return l
+}
+
 // proof opens the log at the line that proves the selected finding.
 func (m *Model) proof() tea.Cmd {
 	f := m.views[viewFindings].(*findingsView).selected(m)
 	if f == nil {
 		return nil
 	}
-	if f.LogPath == "" {
+	if f.Log.Path == "" {
 		return m.say("this finding rests on no log line")
 	}
 	v := m.views[viewLogs].(*logView)
-	v.path = f.LogPath
+	v.path = f.Log.Path
 	cmd := m.open(viewLogs)
-	return tea.Batch(cmd, v.goToLine(m, f.LogLine))
+	return tea.Batch(cmd, v.goToPlace(m, moment(f)))
 }

@@ -335,13 +335,18 @@ func (msg logMsg) apply(m *Model) tea.Cmd {
 	if b == nil {
 		return nil
 	}
-	lead := msg.q.Search != "" || msg.q.Errors || !msg.q.At.IsZero()
+	lead := msg.q.Search != "" || msg.q.Errors || !msg.q.At.IsZero() || msg.q.Place.Path != ""
 	switch {
-	case lead && msg.s.Hit < 0:
+	case lead && msg.s.Hit < 0 && msg.s.Missing == "":
 		return m.say("nothing further back")
+	case lead && msg.s.Hit < 0:
+		return m.say(msg.s.Missing)
 	case lead:
 		b.replace(msg.s)
 		v.stand(msg.s.Hit)
+		if msg.s.Missing != "" {
+			return m.say(msg.s.Missing)
+		}
 	case msg.q.After > 0:
 		if b.after(msg.s) == 0 {
 			v.follow()
@@ -424,15 +429,15 @@ func (v *logView) goToTime(m *Model, t time.Time) tea.Cmd {
 	return m.say("no line is that young")
 }
 
-// goToLine stands at a line by its number.
-func (v *logView) goToLine(m *Model, no int64) tea.Cmd {
+// goToPlace stands at a line: by its number, by its words near where it was, or
+// at its moment. What is not here is asked for.
+func (v *logView) goToPlace(m *Model, at metrics.LogPlace) tea.Cmd {
 	b := v.buf(m)
-	i := no - b.first
-	if no <= 0 || b.first <= 0 || i < 0 || i >= int64(len(b.lines)) {
-		return m.say(fmt.Sprintf("line %s lies further back: search for it with /", commas(no)))
+	if i := b.place(at); i >= 0 {
+		v.stand(i)
+		return nil
 	}
-	v.stand(int(i))
-	return nil
+	return v.ask(m, LogQuery{Path: v.path, Place: at, Before: -1, Max: 500})
 }
 
 // nextLog goes to the next watched log by path.

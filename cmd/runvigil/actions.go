@@ -21,6 +21,8 @@ type actions struct {
 	live    *live
 	prompts *prompts
 	state   state
+	// recorded is what a replay reads logs from.
+	recorded *recordedLogs
 }
 
 var (

@@ -43,7 +43,8 @@ is acted on, and no command of the configuration is run.`,
 			}
 			defer file.Close()
 			defer r.Close()
-			return replay(cmd.Context(), o, args[0], r, speed, from)
+			again := func() (*recording.Reader, io.Closer, error) { return openRecording(args[0]) }
+			return replay(cmd.Context(), o, args[0], r, speed, from, again)
 		},
 	}
 	cmd.Flags().Float64Var(&speed, "speed", 1, "how much faster than it was")
@@ -85,7 +86,7 @@ func replayStart(path, at string) (time.Time, error) {
 	return atTime(at, begin, zone)
 }
 
-func replay(ctx context.Context, o *options, name string, r *recording.Reader, speed float64, from time.Time) error {
+func replay(ctx context.Context, o *options, name string, r *recording.Reader, speed float64, from time.Time, again func() (*recording.Reader, io.Closer, error)) error {
 	box := tui.NewMailbox()
 	src := &replaySource{frames: r, speed: speed, from: from, clock: time.After, hold: true}
 	s := newSession(newClock(), src, func(snap *metrics.Snapshot) {
@@ -93,15 +94,19 @@ func replay(ctx context.Context, o *options, name string, r *recording.Reader, s
 		shown.Replay = true
 		box.Put(&shown)
 	})
-	return screen(ctx, o, s, nil, tui.Options{Node: name, Source: box, Actions: &actions{session: s}, ReadOnly: true}, func() {})
+	return screen(ctx, o, s, nil, tui.Options{Node: name, Source: box, Actions: &actions{session: s, recorded: &recordedLogs{again}}, ReadOnly: true}, func() {})
 }
 
 // replayEmbedded shows the story that the program ships.
 func replayEmbedded(ctx context.Context, o *options) error {
-	r, err := recording.NewReader(bytes.NewReader(testdata.Story))
+	again := func() (*recording.Reader, io.Closer, error) {
+		r, err := recording.NewReader(bytes.NewReader(testdata.Story))
+		return r, io.NopCloser(nil), err
+	}
+	r, _, err := again()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return replay(ctx, o, "demo", r, 1, time.Time{})
+	return replay(ctx, o, "demo", r, 1, time.Time{}, again)
 }

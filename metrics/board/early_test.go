@@ -17,7 +17,7 @@ func TestClientLogBeforeItsClient(t *testing.T) {
 	p.FD1 = "/data/run/logs/client.log"
 	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000"), p}})
 	c := r.tick(2e9).Clients[0]
-	if len(c.Causes) != 1 || c.Causes[0].Class != metrics.CauseClientTimeouts || c.Causes[0].LineNo != 2 || c.TimeoutS.V != 600 {
+	if len(c.Causes) != 1 || c.Causes[0].Class != metrics.CauseClientTimeouts || c.Causes[0].LineNo != 2 || c.Causes[0].Off != 31 || c.TimeoutS.V != 600 {
 		t.Errorf("causes %+v, timeout %v", c.Causes, c.TimeoutS)
 	}
 }

@@ -3,6 +3,7 @@ package board
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -44,8 +45,9 @@ type logState struct {
 	keptSize  int
 
 	work *work
-	said clientlog.State // what a client's log tells
-	base int64           // lines of the file before the first that `said` was given, -1 unknown
+	said clientlog.State  // what a client's log tells
+	told map[string]int64 // byte offsets of the lines that told its faults
+	base int64            // lines of the file before the first that `said` was given, -1 unknown
 }
 
 type keptChunk struct {
@@ -92,7 +94,7 @@ func (b *Board) applyLog(f metrics.Frame) error {
 func (l *logState) take(h *metrics.LogHeader, raw []byte, at time.Time) []byte {
 	fresh := !l.seen || h.Reset != "" || h.ID != "" && l.head.ID != "" && h.ID != l.head.ID
 	if fresh && l.seen {
-		l.lines, l.lineNo, l.said = nil, 0, clientlog.State{}
+		l.lines, l.lineNo, l.said, l.told = nil, 0, clientlog.State{}, nil
 		l.work.cut()
 	}
 	if !fresh && h.Offset < l.head.End {
@@ -177,7 +179,7 @@ func (l *logState) guessZone(b *Board, h metrics.LogHeader, raw []byte, at time.
 // rezone reads the kept history again with its stamps in another zone.
 func (l *logState) rezone(b *Board, zone int) {
 	l.zone = zone
-	l.lines, l.lineNo, l.said = nil, 0, clientlog.State{}
+	l.lines, l.lineNo, l.said, l.told = nil, 0, clientlog.State{}, nil
 	engine := l.work.engine
 	l.work = newWork(l.path)
 	l.work.engine = engine
@@ -210,7 +212,8 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 	}
 	// A log whose writer is not known yet may be a client's: a backfill comes
 	// before the first discovery.
-	if !l.server && l.work.engine == "" {
+	listens := !l.server && l.work.engine == ""
+	if listens {
 		if l.said.Lines() == 0 {
 			l.base = -1
 			if h.Lines >= 0 {
@@ -219,6 +222,7 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 		}
 		l.said.Feed(raw)
 	}
+	before := len(l.lines)
 	off := h.Offset
 	l.open = l.open || len(raw) > 0
 	for len(raw) > 0 {
@@ -245,8 +249,27 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 		l.lines = append(l.lines, metrics.LogLine{At: stamp, Text: metrics.Clean(s, lineCap), Off: off, Level: lineLevel(text)})
 		off += int64(n)
 	}
+	if listens {
+		l.placeFaults(l.lines[before:])
+	}
 	if len(l.lines) > 2*tailKeep {
 		l.lines = slices.Clone(l.lines[len(l.lines)-tailKeep:])
+	}
+}
+
+// placeFaults notes where the lines that told a client's faults stand.
+func (l *logState) placeFaults(fresh []metrics.LogLine) {
+	for _, f := range l.said.Faults() {
+		text := strings.TrimSuffix(f.Detail, "…")
+		if _, known := l.told[f.Detail]; known || text == "" {
+			continue
+		}
+		if i := slices.IndexFunc(fresh, func(line metrics.LogLine) bool { return strings.Contains(line.Text, text) }); i >= 0 {
+			if l.told == nil {
+				l.told = map[string]int64{}
+			}
+			l.told[f.Detail] = fresh[i].Off
+		}
 	}
 }
 
@@ -362,7 +385,7 @@ func (l *logState) ref(b *Board, note string) metrics.LogRef {
 func (l *logState) snapshot() *metrics.LogTail {
 	n := len(l.lines)
 	from := max(0, n-tailKeep)
-	t := &metrics.LogTail{Path: l.path, Lines: l.lines[from:n:n], Offset: l.head.End, Size: l.head.Size, Skipped: l.head.Skipped}
+	t := &metrics.LogTail{Path: l.path, ZoneSec: l.zone, Lines: l.lines[from:n:n], Offset: l.head.End, Size: l.head.Size, Skipped: l.head.Skipped}
 	if l.lineNo > 0 {
 		t.First = l.lineNo - int64(n-from) + 1
 	}

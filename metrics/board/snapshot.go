@@ -188,7 +188,7 @@ func fromLog(b *Board, c *metrics.Client, l *logState) {
 		c.Progress = metrics.Progress{Done: bar.Done, Total: bar.Total, Known: true, Source: "progress bar in " + path.Base(l.path)}
 	}
 	for _, f := range said.Faults() {
-		fact := metrics.CauseFact{Class: f.Class, Detail: f.Detail, Line: f.Detail, At: at, Primary: f.Primary}
+		fact := metrics.CauseFact{Class: f.Class, Detail: f.Detail, Line: f.Detail, Off: l.told[f.Detail], At: at, Primary: f.Primary}
 		if l.base >= 0 {
 			fact.LineNo = l.base + f.Line
 		}

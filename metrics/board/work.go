@@ -239,10 +239,14 @@ func (w *work) access(s *section, method, path string, status int, t time.Time) 
 // fault keeps what went wrong, once a class and rank.
 func (w *work) fault(s *section, fact metrics.CauseFact, weight sglang.Weight) {
 	fact.Line = fact.Detail
+	line := w.log.lineWith(fact.Detail)
 	if !w.numbered {
 		fact.LineNo = 0
-	} else if line := w.log.lineAt(fact.LineNo); line != "" {
-		fact.Line = line
+	} else if l := w.log.lineAt(fact.LineNo); l != nil {
+		line = l
+	}
+	if line != nil {
+		fact.Line, fact.Off = line.Text, line.Off
 	}
 	for _, f := range s.faults {
 		if f.fact.Class == fact.Class && f.weight == weight && f.fact.Rank == fact.Rank {
@@ -258,14 +262,28 @@ func (w *work) fault(s *section, fact metrics.CauseFact, weight sglang.Weight) {
 	}
 }
 
-// lineAt finds a line of the tail by its number.
-func (l *logState) lineAt(no int64) string {
+// lineAt finds a line of the tail by its number, nil for none.
+func (l *logState) lineAt(no int64) *metrics.LogLine {
 	i := int64(len(l.lines)) - 1 - (l.lineNo - 1 - no)
 	if l.lineNo == 0 || i < 0 || i >= int64(len(l.lines)) {
-		return ""
+		return nil
 	}
-	return l.lines[i].Text
+	return &l.lines[i]
 }
+
+// lineWith finds the newest of the last lines that holds a text, nil for none.
+func (l *logState) lineWith(text string) *metrics.LogLine {
+	text = strings.TrimSuffix(text, "…")
+	for i := len(l.lines) - 1; i >= max(0, len(l.lines)-lately) && text != ""; i-- {
+		if strings.Contains(l.lines[i].Text, text) {
+			return &l.lines[i]
+		}
+	}
+	return nil
+}
+
+// lately is how many lines back a cause is looked for that its log does not number.
+const lately = 400
 
 func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 	if e.Rank.TP > 0 || e.Rank.PP > 0 || e.Rank.CP > 0 {

@@ -51,7 +51,7 @@ var jobDone = Detector{
 			for i := range in.Snap.Clients {
 				if c := &in.Snap.Clients[i]; c.State == "gone" && ended(in, c) {
 					out.Raise(Condition{
-						Subject: "job", Severity: metrics.SeverityInfo, Since: c.Since, LogPath: c.Log.Path,
+						Subject: "job", Severity: metrics.SeverityInfo, Since: c.Since, Log: metrics.LogPlace{Path: c.Log.Path},
 						Title:    fmt.Sprintf("done: the client ended by itself at %s rows%s", metrics.Count(j.Rows.V), idleGPUs(in)),
 						Evidence: []metrics.Evidence{{Text: "its log last said: " + c.Finished, Source: base(c.Log.Path), At: c.Since}, figureEvidence(metrics.Count(j.Rows.V)+" rows", j.Rows)},
 						Advice:   "stop the server, or give it the next job",
@@ -128,7 +128,7 @@ func goneCondition(in *Input, c *metrics.Client) Condition {
 	if row := lastRow(in); since.IsZero() || !row.IsZero() && c.PID == 0 && row.Before(since) {
 		since = row
 	}
-	out := Condition{Subject: c.ID, Severity: metrics.SeverityCritical, Since: since, LogPath: c.Log.Path}
+	out := Condition{Subject: c.ID, Severity: metrics.SeverityCritical, Since: since, Log: metrics.LogPlace{Path: c.Log.Path}}
 	out.Title = who(c) + " is gone"
 	if c.State == "zombie" {
 		out.Title = who(c) + " is a zombie"

@@ -80,7 +80,7 @@ func silentCondition(in *Input, c *metrics.Client, empty bool, landed proof) Con
 	if since.IsZero() {
 		since = c.Started
 	}
-	out := Condition{Subject: c.ID, Severity: metrics.SeverityWarning, Since: since, LogPath: c.Log.Path}
+	out := Condition{Subject: c.ID, Severity: metrics.SeverityWarning, Since: since, Log: metrics.LogPlace{Path: c.Log.Path}}
 	what := "silent"
 	if empty {
 		what = "empty"

@@ -32,10 +32,9 @@ type Condition struct {
 	Advice   string
 	// Since is when the node's own evidence (mtime, process start, log time) says
 	// that it began; zero: when it was first seen.
-	Since   time.Time
-	LogPath string
-	LogLine int64
-	Graph   metrics.SeriesKey
+	Since time.Time
+	Log   metrics.LogPlace
+	Graph metrics.SeriesKey
 }
 
 // Output collects what one detector reports.
@@ -199,7 +198,7 @@ func (e *Engine) hold(k key, d *Detector, c Condition, now time.Time) {
 	f := &s.finding
 	f.Severity, f.Title, f.Cause, f.Why = c.Severity, c.Title, c.Cause, c.Why
 	f.Evidence, f.Advice, f.Graph = c.Evidence, c.Advice, c.Graph
-	f.LogPath, f.LogLine = c.LogPath, c.LogLine
+	f.Log = c.Log
 	switch {
 	case !s.raised:
 		if now.Sub(f.Since) >= d.For {

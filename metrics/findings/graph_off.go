@@ -21,7 +21,7 @@ var graphOff = Detector{
 				continue
 			}
 			c := Condition{
-				Subject: v.ID, Severity: metrics.SeverityInfo, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityInfo, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title:    fmt.Sprintf("decode runs without a CUDA graph at %s running", metrics.Count(v.Running.V)),
 				Why:      "graphs were captured for smaller batches only",
 				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("cuda graph: False with %s running", metrics.Count(v.Running.V)), v.Running)},

@@ -28,7 +28,7 @@ var guardBroken = Detector{
 					continue
 				}
 				c := Condition{
-					Subject: v.ID + " " + g.Flag, Severity: metrics.SeverityCritical, Since: v.Started, LogPath: v.Log.Path,
+					Subject: v.ID + " " + g.Flag, Severity: metrics.SeverityCritical, Since: v.Started, Log: metrics.LogPlace{Path: v.Log.Path},
 					Title:    fmt.Sprintf("guard broken: %s", reason),
 					Why:      g.Why,
 					Evidence: []metrics.Evidence{{Text: g.Flag + " = " + strings.Join(values, ", that is "), Source: from, At: v.Started}, {Text: "the owner's reason: " + g.Why, Source: "guards of the " + orNode(g.From), At: v.Started}},

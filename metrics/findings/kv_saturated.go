@@ -24,7 +24,7 @@ var kvSaturated = Detector{
 			}
 			f := tuningOf(v)
 			c := Condition{
-				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseKVThrashing, LogPath: v.Log.Path, Since: v.RetractedSince,
+				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseKVThrashing, Log: metrics.LogPlace{Path: v.Log.Path}, Since: v.RetractedSince,
 				Title: fmt.Sprintf("%s retractions a minute at KV usage %.2f", metrics.Rate(v.Retracted.V), v.KVUsage.V),
 				Why:   "more requests were admitted than the pool holds when they have grown",
 				Evidence: []metrics.Evidence{

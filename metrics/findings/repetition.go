@@ -21,7 +21,7 @@ var repetition = Detector{
 				continue
 			}
 			out.Raise(Condition{
-				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseRepetition, Since: v.Repeating, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseRepetition, Since: v.Repeating, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title:    fmt.Sprintf("%s running seems to repeat itself since %s", metrics.Count(v.Running.V), in.clock(v.Repeating)),
 				Why:      causeInfo(metrics.CauseRepetition).Meaning,
 				Evidence: []metrics.Evidence{figureEvidence("100 % of the drafts accepted, the same number in each line", v.AcceptLen), figureEvidence(metrics.FigureText(v.Gen.Now, metrics.Rate)+" tok/s", v.Gen.Now)},

@@ -73,10 +73,10 @@ func clientInTrouble(in *Input, out *Output) {
 		}
 		info := causeInfo(f.Class)
 		out.Raise(Condition{
-			Subject: c.ID, Severity: metrics.SeverityCritical, Cause: f.Class, Since: row, LogPath: c.Log.Path, LogLine: f.LineNo,
+			Subject: c.ID, Severity: metrics.SeverityCritical, Cause: f.Class, Since: row, Log: logPlace(c.Log.Path, f),
 			Title: fmt.Sprintf("%s saves nothing for %s and the server is idle: %s", who(c), metrics.Age(in.now().Sub(row)), f.Class),
 			Why:   info.Meaning, Advice: info.Advice,
-			Evidence: []metrics.Evidence{{Text: f.Line, Source: "client log line " + lineNo(f.LineNo), At: f.At}, {Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
+			Evidence: []metrics.Evidence{{Text: f.Line, Source: logSource("client log", f.LineNo), At: f.At}, {Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
 		})
 		return
 	}
@@ -128,7 +128,7 @@ func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 		if f := clientCause(cl); f != nil && (f.Class == metrics.CauseDiskFull || f.Class == metrics.CauseTooManyFiles) {
 			c.Cause, c.Why, c.Advice = f.Class, causeInfo(f.Class).Meaning, causeInfo(f.Class).Advice
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: f.Line, Source: "client log", At: f.At})
-			c.LogPath, c.LogLine = cl.Log.Path, f.LineNo
+			c.Log = logPlace(cl.Log.Path, f)
 			return
 		}
 		if cl.State == "stopped" {

@@ -114,7 +114,7 @@ func isMemory(c *metrics.CauseFact) bool {
 }
 
 func downCondition(in *Input, v *metrics.Server) Condition {
-	c := Condition{Subject: v.ID, Severity: metrics.SeverityCritical, Since: v.Ended, LogPath: v.Log.Path}
+	c := Condition{Subject: v.ID, Severity: metrics.SeverityCritical, Since: v.Ended, Log: metrics.LogPlace{Path: v.Log.Path}}
 	when := "is down"
 	if !v.Ended.IsZero() {
 		when = "is down since " + in.clock(v.Ended)
@@ -131,9 +131,9 @@ func downCondition(in *Input, v *metrics.Server) Condition {
 		info := causeInfo(p.Class)
 		c.Why, c.Advice = info.Meaning, info.Advice
 		c.Title += ": " + causeWords(*p)
-		c.LogLine = p.LineNo
+		c.Log = logPlace(v.Log.Path, p)
 		if p.Line != "" {
-			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At})
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
 		}
 	case v.ExitCode != nil && *v.ExitCode != 137:
 		c.Title += fmt.Sprintf(", exit status %d", *v.ExitCode)
@@ -203,11 +203,17 @@ func causeWords(f metrics.CauseFact) string {
 	return words
 }
 
-func lineNo(n int64) string {
+// logSource names a line of a log as a source.
+func logSource(log string, n int64) string {
 	if n <= 0 {
-		return metrics.Dash
+		return log
 	}
-	return metrics.Count(float64(n))
+	return log + " line " + metrics.Count(float64(n))
+}
+
+// logPlace is where a cause stands in its log.
+func logPlace(log string, f *metrics.CauseFact) metrics.LogPlace {
+	return metrics.LogPlace{Path: log, Line: f.LineNo, Off: f.Off, At: f.At, Text: f.Line}
 }
 
 // memoryAdvice gives the flag, the value and the direction.

@@ -26,8 +26,8 @@ var serverHalfDead = Detector{
 				c := halfDead(v, fmt.Sprintf("%s has no scheduler any more, only its front lives", name(v)), "its scheduler process is gone and the front was not told")
 				c.Cause = metrics.CauseWorkerDied
 				if p := primary(v); p != nil {
-					c.Cause, c.LogLine = p.Class, p.LineNo
-					c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At})
+					c.Cause, c.Log = p.Class, logPlace(v.Log.Path, p)
+					c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
 				}
 				if v.Health.Known {
 					c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("/health answers %.0f, which proves nothing", v.Health.V), v.Health))
@@ -45,7 +45,7 @@ var serverHalfDead = Detector{
 
 func halfDead(v *metrics.Server, title, why string) Condition {
 	return Condition{
-		Subject: v.ID, Severity: metrics.SeverityCritical, Title: title, Why: why, LogPath: v.Log.Path,
+		Subject: v.ID, Severity: metrics.SeverityCritical, Title: title, Why: why, Log: metrics.LogPlace{Path: v.Log.Path},
 		Advice: "restart the server (R); read the first traceback of the part that died",
 		Graph:  metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
 	}
@@ -66,8 +66,8 @@ func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 			"its scheduler no longer makes steps, and the requests that were sent to it are lost")
 		c.Since, c.Cause = r.Last, metrics.CauseSchedulerException
 		if p := primary(v); p != nil {
-			c.Cause, c.LogLine = p.Class, p.LineNo
-			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At})
+			c.Cause, c.Log = p.Class, logPlace(v.Log.Path, p)
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
 		}
 		c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("last line of DP%d at %s: %s running", r.DP, in.clock(r.Last), metrics.Count(r.Running.V)), r.Running))
 		out.Raise(c)
@@ -94,8 +94,8 @@ func deadPart(in *Input, v *metrics.Server, out *Output) {
 		return
 	}
 	c := halfDead(v, fmt.Sprintf("a part of the server is dead since %s: %s", in.clock(p.At), causeWords(*p)), causeInfo(p.Class).Meaning)
-	c.Cause, c.LogLine, c.Since = p.Class, p.LineNo, p.At
-	c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: "log line " + lineNo(p.LineNo), At: p.At},
+	c.Cause, c.Log, c.Since = p.Class, logPlace(v.Log.Path, p), p.At
+	c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At},
 		metrics.Evidence{Text: fmt.Sprintf("process %d still lives", v.PID), Source: "processes", At: in.now()})
 	if v.LastBatch.After(p.At) {
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: "other ranks go on: last batch at " + in.clock(v.LastBatch), Source: "log", At: v.LastBatch})

@@ -46,11 +46,11 @@ var serverHung = Detector{
 			}
 			c := Condition{
 				Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: last,
-				Title:   fmt.Sprintf("hung: %s running, no token for %s", metrics.Count(v.Running.V), metrics.Age(silent)),
-				Why:     "the scheduler makes no progress although requests are in it",
-				Advice:  "collect stacks (py-spy dump --pid of a scheduler), look for an Xid in dmesg, then restart the server",
-				LogPath: v.Log.Path,
-				Graph:   metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
+				Title:  fmt.Sprintf("hung: %s running, no token for %s", metrics.Count(v.Running.V), metrics.Age(silent)),
+				Why:    "the scheduler makes no progress although requests are in it",
+				Advice: "collect stacks (py-spy dump --pid of a scheduler), look for an Xid in dmesg, then restart the server",
+				Log:    metrics.LogPlace{Path: v.Log.Path},
+				Graph:  metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
 				Evidence: []metrics.Evidence{
 					{Text: fmt.Sprintf("last batch line at %s: %s running, %s queued", in.clock(last), metrics.Count(v.Running.V), metrics.FigureText(v.Queued, metrics.Count)), Source: "log", At: last},
 				},
@@ -99,11 +99,11 @@ func unanswered(in *Input, v *metrics.Server, out *Output) bool {
 			continue
 		}
 		out.Raise(Condition{
-			Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: f.At, LogPath: v.Log.Path, LogLine: f.LineNo,
+			Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: f.At, Log: logPlace(v.Log.Path, f),
 			Title:    "hung: the server's own health check gets no answer since " + in.clock(f.At),
 			Why:      "its front lives and the scheduler or detokenizer behind it does not answer",
 			Advice:   "collect stacks (py-spy dump --pid of a scheduler), look for an Xid in dmesg, then restart the server",
-			Evidence: []metrics.Evidence{{Text: f.Line, Source: "log line " + lineNo(f.LineNo), At: f.At}},
+			Evidence: []metrics.Evidence{{Text: f.Line, Source: logSource("log", f.LineNo), At: f.At}},
 			Graph:    metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
 		})
 		return true

@@ -21,7 +21,7 @@ var serverReplaced = Detector{
 			}
 			diff := argvDiff(r.Argv, v.Argv)
 			c := Condition{
-				Subject: v.ID, Severity: metrics.SeverityInfo, Since: v.Started, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityInfo, Since: v.Started, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title:    fmt.Sprintf("%s was started again by somebody else at %s", name(v), in.clock(v.Started)),
 				Why:      "it was not restarted from here",
 				Evidence: []metrics.Evidence{{Text: fmt.Sprintf("server %s ended at %s, %s began at %s", r.ID, in.clock(r.Ended), v.ID, in.clock(v.Started)), Source: "processes", At: v.Started}},

@@ -76,7 +76,7 @@ var startStuck = Detector{
 
 func startCondition(in *Input, v *metrics.Server, sev metrics.Severity, title string) Condition {
 	return Condition{
-		Subject: v.ID, Severity: sev, Title: title, LogPath: v.Log.Path,
+		Subject: v.ID, Severity: sev, Title: title, Log: metrics.LogPlace{Path: v.Log.Path},
 		Why: "the start is in phase " + strconv.Quote(v.Phase.Name),
 		Evidence: []metrics.Evidence{
 			{Text: "began at " + in.clock(v.Started), Source: "process", At: v.Started},

@@ -37,7 +37,7 @@ var throughputFell = Detector{
 				continue
 			}
 			c := Condition{
-				Subject: v.ID, Severity: metrics.SeverityWarning, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID}, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityWarning, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID}, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title: fmt.Sprintf("throughput fell from %s to %s tok/s at the same load (%s running)", metrics.Count(t0), metrics.Count(t1), metrics.Count(r1)),
 				Why:   "nothing that was looked at explains it",
 				Evidence: []metrics.Evidence{

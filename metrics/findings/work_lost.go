@@ -102,7 +102,7 @@ func blameClient(in *Input, c *Condition) (ok bool) {
 			ok = true
 			c.Cause, c.Why = f.Class, causeInfo(f.Class).Meaning
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: f.Line, Source: "client log", At: f.At})
-			c.LogPath, c.LogLine = cl.Log.Path, f.LineNo
+			c.Log = logPlace(cl.Log.Path, f)
 		} else if d, known := life(in); limit > 0 && (!known || d.Seconds() > limit) {
 			ok = true
 			c.Cause, c.Why = metrics.CauseClientTimeouts, causeInfo(metrics.CauseClientTimeouts).Meaning

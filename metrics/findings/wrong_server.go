@@ -40,7 +40,7 @@ var wrongServer = Detector{
 				continue
 			}
 			out.Raise(Condition{
-				Subject: v.ID, Severity: metrics.SeverityCritical, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityCritical, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title: fmt.Sprintf("port %d belongs to process %d (%s), not to the server of this log", v.Port, foreign.PID, foreign.Comm),
 				Why:   "the client may talk to another server, or this one cannot open its port",
 				Evidence: []metrics.Evidence{
@@ -80,7 +80,7 @@ var logStale = Detector{
 				continue
 			}
 			out.Raise(Condition{
-				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseLogStopped, Since: v.Log.Mtime, LogPath: v.Log.Path,
+				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseLogStopped, Since: v.Log.Mtime, Log: metrics.LogPlace{Path: v.Log.Path},
 				Title:    fmt.Sprintf("log of the server stands still since %s while it works", in.clock(v.Log.Mtime)),
 				Why:      causeInfo(metrics.CauseLogStopped).Meaning,
 				Evidence: []metrics.Evidence{{Text: base(v.Log.Path) + " last grew at " + in.clock(v.Log.Mtime), Source: "stat", At: v.Log.Mtime}, proof},
