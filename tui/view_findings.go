@@ -124,7 +124,7 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 	case l.Line > 0:
 		put("proof", fmt.Sprintf("%s line %s: o", base(l.Path), commas(l.Line)), stDim)
 	default:
-		put("log", fmt.Sprintf("%s at %s: o", base(l.Path), p.clock(moment(f).At)), stDim)
+		put("log", fmt.Sprintf("%s at %s: o", base(l.Path), p.clock(provenBy(f).At)), stDim)
 	}
 	if f.Acked {
 		put("state", "acknowledged", stDim)
@@ -145,9 +145,9 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 	}
 }
 
-// moment is where a finding stands in its log: without a time of its own, when
+// provenBy is where a finding stands in its log: without a time of its own, when
 // it began.
-func moment(f *metrics.Finding) metrics.LogPlace {
+func provenBy(f *metrics.Finding) metrics.LogPlace {
 	l := f.Log
 	if l.At.IsZero() {
 		l.At = f.Since
@@ -167,5 +167,5 @@ func (m *Model) proof() tea.Cmd {
 	v := m.views[viewLogs].(*logView)
 	v.path = f.Log.Path
 	cmd := m.open(viewLogs)
-	return tea.Batch(cmd, v.goToPlace(m, moment(f)))
+	return tea.Batch(cmd, v.goToPlace(m, provenBy(f)))
 }
