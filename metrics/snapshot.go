@@ -213,8 +213,12 @@ type ReplacedServer struct {
 	ID    string
 	Argv  []string
 	Ended time.Time
-	// Ours says that a restart of this program did it.
+	// Ours says that a restart that was followed here started the new one: its
+	// journal names the process (or an ancestor) by boot, pid and start time.
 	Ours bool
+	// Through is the id of the restart of some runvigil by which the new one was
+	// started, as its environment tells; "" none, or unknown.
+	Through string
 }
 
 // Phase is where a start is.

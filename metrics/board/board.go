@@ -52,13 +52,15 @@ type Board struct {
 	kernel    []kernelFact
 	kernelLog kernel.Parser
 
-	events  []metrics.Event
-	engine  *findings.Engine
-	active  []metrics.Finding // at the newest tick
-	history []metrics.Finding
-	cannot  []metrics.CannotTell
-	snap    *metrics.Snapshot
-	bad     map[metrics.Kind]string // newest frame of a kind that could not be read
+	events   []metrics.Event
+	restarts map[string]bool // ids of restarts that were followed here
+	launched map[string]bool // processes that they started, as boot:pid:start
+	engine   *findings.Engine
+	active   []metrics.Finding // at the newest tick
+	history  []metrics.Finding
+	cannot   []metrics.CannotTell
+	snap     *metrics.Snapshot
+	bad      map[metrics.Kind]string // newest frame of a kind that could not be read
 }
 
 // New gives an empty board.
@@ -77,6 +79,8 @@ func New() *Board {
 		gpus:     newGPUState(),
 		engine:   findings.New(metrics.Config{}),
 		bad:      map[metrics.Kind]string{},
+		restarts: map[string]bool{},
+		launched: map[string]bool{},
 	}
 }
 

@@ -13,7 +13,7 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 	out.Generated = s.prom.fig(v.DecodeTokens).Or(s.prom.fig(v.GenTokens))
 	out.Evicted = s.prom.fig(v.Evicted)
 	out.HiCache.Watched, out.HiCache.Loaded, out.HiCache.Evicting = s.prom.watched, s.prom.loaded, s.prom.evicting
-	out.Replaced = s.replaced
+	out.Replaced = b.replacedBy(s)
 	out.Aborting = s.prom.aborting
 	now := b.present()
 	if v.Retracted.OK && (sec == nil || sec.retracted == 0) {
@@ -71,17 +71,17 @@ func (b *Board) replace(old, by *serverState) {
 	if by.replaced != nil && by.replaced.Ended.After(old.endedAt) {
 		return
 	}
-	by.replaced = &metrics.ReplacedServer{ID: old.s.ID, Argv: old.s.Argv, Ended: old.endedAt, Ours: b.restarted(old.endedAt)}
+	by.replaced = &metrics.ReplacedServer{ID: old.s.ID, Argv: old.s.Argv, Ended: old.endedAt}
 }
 
-// restarted tells whether a restart of ours was under way near a moment.
-func (b *Board) restarted(at time.Time) bool {
-	for _, e := range b.events {
-		if d := e.At.Sub(at); e.Kind == "restart" && d > -15*time.Minute && d < 15*time.Minute {
-			return true
-		}
+// replacedBy is what a server replaced, with what is known by now of who did it.
+func (b *Board) replacedBy(s *serverState) *metrics.ReplacedServer {
+	if s.replaced == nil {
+		return nil
 	}
-	return false
+	r := *s.replaced
+	r.Ours, r.Through = b.ours(s.s.PID)
+	return &r
 }
 
 // inARow is how far apart events may lie that belong to one row.

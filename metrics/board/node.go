@@ -88,7 +88,40 @@ func (b *Board) applyJournal(f metrics.Frame) {
 			continue
 		}
 		b.event(metrics.Event{At: f.At, Kind: "restart", Text: text, Ref: f.Name})
+		b.restarts[f.Name] = true
+		l, err := metrics.ParseJournalLine(line)
+		if pid, start, ok := l.Process("pid"); err == nil && ok && l.Step == metrics.JournalStarted {
+			b.launched[b.session.BootID+":"+procID(pid, start)] = true
+		}
 	}
+}
+
+// ours tells whether a restart that was followed here started a process, itself
+// or by a wrapper above it; through is the restart that its environment names.
+func (b *Board) ours(pid int) (ours bool, through string) {
+	for range 64 {
+		p, ok := b.procs[pid]
+		if !ok {
+			break
+		}
+		if through == "" {
+			through, _, _ = cutLast(p.Env["RUNVIGIL_START"], "-")
+		}
+		if b.launched[b.session.BootID+":"+procID(p.PID, p.Start)] {
+			ours = true
+		}
+		pid = p.PPID
+	}
+	through = metrics.Clean(through, 60)
+	return ours || b.restarts[through], through
+}
+
+// cutLast cuts at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return "", "", false
 }
 
 // hostState is the machine around the GPUs.

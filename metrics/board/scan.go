@@ -283,20 +283,25 @@ func (b *Board) serverByID(id string) *serverState {
 // dropReplaced forgets a server that is gone once another has its log or port,
 // and keeps at most a few of the others; what they achieved stays in the starts.
 func (b *Board) dropReplaced() {
-	keep := b.servers[:0:0]
-	for _, s := range b.servers {
-		replaced := false
-		for _, o := range b.servers {
-			if o != s && o.alive() && !s.alive() && (s.log != "" && o.log == s.log || s.s.Port != 0 && o.s.Port == s.s.Port) {
-				replaced = true
-				b.replace(s, o)
+	gone := map[*serverState]bool{}
+	take := func(takes func(s, o *serverState) bool) {
+		for _, s := range b.servers {
+			for _, o := range b.servers {
+				if !s.alive() && o.alive() && !gone[s] && takes(s, o) {
+					gone[s] = true
+					b.replace(s, o)
+				}
 			}
 		}
-		if !replaced {
-			keep = append(keep, s)
-		}
 	}
-	b.servers = keep
+	take(func(s, o *serverState) bool {
+		return s.log != "" && o.log == s.log || s.s.Port != 0 && o.s.Port == s.s.Port
+	})
+	// One that began after another's end has its place too, wherever it listens.
+	take(func(s, o *serverState) bool {
+		return o.replaced == nil && s.s.PID != 0 && o.s.PID != 0 && o.s.Started.After(s.endedAt.Add(-scanEvery))
+	})
+	b.servers = slices.DeleteFunc(slices.Clone(b.servers), func(s *serverState) bool { return gone[s] })
 	for i := 0; len(b.clients) > 32 && i < len(b.clients); {
 		if b.clients[i].c.State == "gone" {
 			b.clients = slices.Delete(slices.Clone(b.clients), i, i+1)

@@ -82,17 +82,22 @@ func (in *Input) restarting() (began time.Time, yes bool) {
 	return began, last.Kind != "" && !strings.Contains(last.Text, " end state=") && in.now().Sub(last.At) < restartQuiet
 }
 
-// goneServer is the newest server if it is down and nothing replaced it.
+// goneServer is the newest server that is down and was not replaced. Beside one
+// that runs it counts for a while only, and only if both ran at once: a log that
+// an earlier server left says nothing then.
 func goneServer(in *Input) *metrics.Server {
 	var newest *metrics.Server
+	others := in.working()
 	for i := range in.Snap.Servers {
 		v := &in.Snap.Servers[i]
-		if up(v) {
-			return nil
+		if v.State != metrics.ServerDown || newest != nil && !v.Ended.After(newest.Ended) {
+			continue
 		}
-		if v.State == metrics.ServerDown && (newest == nil || v.Ended.After(newest.Ended)) {
-			newest = v
+		if len(others) > 0 && (v.PID == 0 || in.now().Sub(v.Ended) > in.seconds("down_beside_s") ||
+			slices.ContainsFunc(others, func(o *metrics.Server) bool { return o.Started.After(v.Ended) })) {
+			continue
 		}
+		newest = v
 	}
 	return newest
 }
@@ -122,6 +127,9 @@ func downCondition(in *Input, v *metrics.Server) Condition {
 	name := v.Engine
 	if name == "" {
 		name = "server"
+	}
+	if len(in.working()) > 0 && v.Port != 0 {
+		name += fmt.Sprintf(" on port %d", v.Port)
 	}
 	c.Title = name + " " + when
 	p := primary(v)

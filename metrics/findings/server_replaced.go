@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -11,13 +12,16 @@ var serverReplaced = Detector{
 	ID:    "server-replaced",
 	Means: "Another server has taken the place of the one before, and no restart of this program did it.",
 	Needs: "the node's processes before and after",
-	When:  "A new process has the log or the port of one that ended in the last 30 minutes. The flags that differ and the login it came from are named.",
+	When:  "A new process has the log, the port or the place of one that ended in the last 30 minutes, and no journal of a restart followed here names it (by boot, pid and start time; its environment tells too). The flags that differ and the login it came from are named.",
 	Do:    "Ask who did it; judge the new start by its own level.",
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			r := v.Replaced
 			if r == nil || r.Ours || in.now().Sub(latest(r.Ended, v.Started)) > in.seconds("replaced_shown_s") {
 				continue
+			}
+			if began, under := in.restarting(); under && !v.Started.Before(began.Add(-time.Minute)) {
+				continue // its journal has not said yet which process is its own
 			}
 			diff := argvDiff(r.Argv, v.Argv)
 			c := Condition{
@@ -31,6 +35,11 @@ var serverReplaced = Detector{
 				c.Severity = metrics.SeverityWarning
 				c.Title += " with other flags: " + metrics.Cut(diff, 80)
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "flags that differ: " + diff, Source: "command lines", At: v.Started})
+			}
+			if r.Through != "" {
+				c.Title = strings.Replace(c.Title, "by somebody else", "by a runvigil elsewhere", 1)
+				c.Why = "a restart of another runvigil did it, not one of this screen"
+				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "its environment names restart " + r.Through, Source: "processes", At: v.Started})
 			}
 			if o := in.origin(v.PID); o != "" {
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "started from " + o, Source: "processes", At: v.Started})

@@ -43,6 +43,7 @@ var limits = []Limit{
 	{"disk_soon_s", 86400, "s", "a disk that is full by then is filling, where the job's end is not known"},
 	{"underfed_s", 300, "s", "nothing queued and fewer running than fit"},
 	{"underfed_share", 0.7, "share", "of what fits that must at least run"},
+	{"down_beside_s", 3600, "s", "how long a server that ended beside another that goes on is shown"},
 	{"replaced_shown_s", 1800, "s", "how long a replaced server is shown"},
 	{"start_slow_factor", 1.5, "times", "the start takes this much longer than earlier ones"},
 	{"start_slow_min_s", 1800, "s", "the same where no earlier start is known"},
