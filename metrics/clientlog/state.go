@@ -40,8 +40,7 @@ type Retry struct {
 // State reads a client's log in chunks of any size and keeps what matters, in
 // bounded memory. The zero State is ready.
 type State struct {
-	line    int64
-	partial []byte
+	cut     metrics.LineCutter
 	started bool
 
 	lines  int64 // not empty
@@ -67,36 +66,14 @@ func (s *State) Feed(chunk []byte) {
 		s.started = true
 		s.retry, s.limitS = Retry{Attempt: -1, Try: -1, Of: -1, SleepS: -1}, -1
 	}
-	for len(chunk) > 0 {
-		end := bytes.IndexAny(chunk, "\n\r")
-		if end < 0 {
-			s.keep(chunk)
-			return
-		}
-		s.keep(chunk[:end])
-		s.one(s.partial)
-		s.partial = s.partial[:0]
-		if chunk[end] == '\n' {
-			s.line++
-		}
-		chunk = chunk[end+1:]
-	}
+	s.cut.Feed(chunk, s.one)
 }
 
 // Flush takes a last line that has no newline.
-func (s *State) Flush() {
-	s.one(s.partial)
-	s.partial = s.partial[:0]
-}
+func (s *State) Flush() { s.cut.Flush(s.one) }
 
-func (s *State) keep(b []byte) {
-	s.partial = append(s.partial, b[:min(len(b), maxLine-len(s.partial))]...)
-}
-
-func (s *State) one(raw []byte) {
-	if len(raw) == 0 {
-		return
-	}
+func (s *State) one(at int64, raw []byte) {
+	raw = raw[:min(len(raw), maxLine)]
 	b := raw
 	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.IndexByte(b, 0) >= 0 {
 		b = []byte(metrics.Clean(string(b), 0))
@@ -106,7 +83,6 @@ func (s *State) one(raw []byte) {
 		return
 	}
 	s.lines++
-	at := s.line + 1
 	s.newest = append(s.newest[:0], trimmed[:min(len(trimmed), 4*maxText)]...)
 	if bytes.HasPrefix(trimmed, []byte("nohup: ")) {
 		s.nohup = true

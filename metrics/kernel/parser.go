@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	maxLine = 8 << 10
+	maxLine = 8 << 10 // of a line, what is read
 	maxText = 300
 )
 
 // Parser turns kernel log lines into events. Bytes come in chunks of any size;
 // memory is bounded. The zero Parser is ready.
 type Parser struct {
-	line    int64
-	partial []byte
+	cut metrics.LineCutter
 	// adjAt is the column of oom_score_adj in the OOM killer's table, counted
 	// behind the pid; 0 where the header was not seen.
 	adjAt int
@@ -26,35 +25,12 @@ type Parser struct {
 // Feed takes the next bytes and hands each event to emit. The event is valid
 // only during the call; its strings may be kept.
 func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
-	for len(chunk) > 0 {
-		end := bytes.IndexByte(chunk, '\n')
-		if end < 0 {
-			p.keep(chunk)
-			return
-		}
-		p.line++
-		b := chunk[:end]
-		if len(p.partial) > 0 {
-			p.keep(b)
-			b = p.partial
-		}
-		p.one(b, emit)
-		p.partial = p.partial[:0]
-		chunk = chunk[end+1:]
-	}
+	p.cut.Feed(chunk, func(line int64, b []byte) { p.one(line, b, emit) })
 }
 
 // Flush takes a last line that has no newline.
 func (p *Parser) Flush(emit func(*Event)) {
-	if len(p.partial) > 0 {
-		p.line++
-		p.one(p.partial, emit)
-		p.partial = p.partial[:0]
-	}
-}
-
-func (p *Parser) keep(b []byte) {
-	p.partial = append(p.partial, b[:min(len(b), maxLine-len(p.partial))]...)
+	p.cut.Flush(func(line int64, b []byte) { p.one(line, b, emit) })
 }
 
 // triggers are what a line must hold to be read at all.
@@ -63,7 +39,7 @@ var triggers = [][]byte{
 	[]byte("blocked for more than"), []byte("fallen off"), []byte("amdgpu"),
 }
 
-func (p *Parser) one(b []byte, emit func(*Event)) {
+func (p *Parser) one(line int64, b []byte, emit func(*Event)) {
 	b = bytes.TrimRight(b[:min(len(b), maxLine)], "\r\n \x00")
 	if len(b) == 0 {
 		return
@@ -84,7 +60,7 @@ func (p *Parser) one(b []byte, emit func(*Event)) {
 		return
 	}
 	ev := Event{
-		Line: p.line, At: pre.at, Year: pre.year, Uptime: pre.uptime, Xid: -1, GPU: -1, PID: -1,
+		Line: line, At: pre.at, Year: pre.year, Uptime: pre.uptime, Xid: -1, GPU: -1, PID: -1,
 		Diff: -1, Limit: -1, AnonRSSKB: -1, FileRSSKB: -1, TotalVMKB: -1,
 		Text: metrics.Cut(string(msg), maxText),
 	}

@@ -14,7 +14,7 @@ func (p *Parser) argsLine(msg []byte, h head) bool {
 		return false
 	}
 	flags, closed := parseArgs(msg[open+1:])
-	if !closed && p.heldN < maxArgs && len(msg) < maxLine {
+	if !closed && p.heldN < maxArgs && len(msg) < metrics.MaxLine {
 		p.hold(msg, h, true)
 		return true
 	}

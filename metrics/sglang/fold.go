@@ -1,6 +1,10 @@
 package sglang
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/runvigil/runvigil/metrics"
+)
 
 // hold keeps a record until its next line shows whether it goes on there.
 func (p *Parser) hold(msg []byte, h head, args bool) {
@@ -34,7 +38,7 @@ func (p *Parser) continued(b []byte) bool {
 	if p.heldN == 0 {
 		return p.corrected(b)
 	}
-	if len(p.held)+len(b) > maxLine || !p.heldArgs && (p.heldN >= maxHeld || !goesOn(p.held, b)) {
+	if len(p.held)+len(b) > metrics.MaxLine || !p.heldArgs && (p.heldN >= maxHeld || !goesOn(p.held, b)) {
 		p.release()
 		return false
 	}
@@ -59,7 +63,7 @@ func (p *Parser) continued(b []byte) bool {
 // line, although it looked whole: folded inside its last number or before a
 // last key. It has the same line number as the one it replaces.
 func (p *Parser) corrected(b []byte) bool {
-	if len(p.prev) == 0 || len(p.prev)+len(b) > maxLine || !goesOn(p.prev, b) {
+	if len(p.prev) == 0 || len(p.prev)+len(b) > metrics.MaxLine || !goesOn(p.prev, b) {
 		return false
 	}
 	p.foldAt = p.prevLen

@@ -10,10 +10,8 @@ import (
 
 // Bounds of what is kept of one line, and of one record that spans several.
 const (
-	maxLine = 64 << 10
-	maxTail = 2 << 10 // the end of a longer line, where a watchdog's dump has its figures
-	maxHeld = 8       // physical lines of one wrapped batch record
-	maxArgs = 256     // those of the server arguments
+	maxHeld = 8   // physical lines of one wrapped batch record
+	maxArgs = 256 // those of the server arguments
 )
 
 // Parser turns the bytes of a log into events. Bytes come in chunks of any
@@ -21,9 +19,8 @@ const (
 type Parser struct {
 	emit func(*Event)
 
-	line    int64 // number of the current line, from 1
-	partial []byte
-	tail    []byte // end of a line longer than maxLine
+	cut  metrics.LineCutter
+	line int64 // number of the current line, from 1
 
 	last   head      // prefix of the newest record
 	outer  time.Time // collector's stamp of the current line
@@ -65,10 +62,10 @@ type Parser struct {
 }
 
 // SetLine says how many lines of the file came before the next byte.
-func (p *Parser) SetLine(before int64) { p.line = before }
+func (p *Parser) SetLine(before int64) { p.cut.Lines, p.line = before, before }
 
 // Lines is how many newlines the file had up to here.
-func (p *Parser) Lines() int64 { return p.line }
+func (p *Parser) Lines() int64 { return p.cut.Lines }
 
 // LastRecord is the stamp of the newest record, of whatever kind.
 func (p *Parser) LastRecord() Stamp { return p.last.at }
@@ -76,22 +73,8 @@ func (p *Parser) LastRecord() Stamp { return p.last.at }
 // Feed takes the next bytes of the log and hands each event to emit.
 func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
 	p.emit = emit
-	for len(chunk) > 0 {
-		end := bytes.IndexByte(chunk, '\n')
-		if end < 0 {
-			p.keep(chunk)
-			return
-		}
-		p.line++
-		if len(p.partial) > 0 {
-			p.keep(chunk[:end])
-			p.pieces(p.joined())
-			p.partial, p.tail = p.partial[:0], p.tail[:0]
-		} else {
-			p.pieces(limit(chunk[:end]))
-		}
-		chunk = chunk[end+1:]
-	}
+	p.cut.Feed(chunk, p.at)
+	p.line = p.cut.Lines
 }
 
 // Flush gives what waited for more: a last line without its end, a record that
@@ -99,67 +82,23 @@ func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
 // when a live log has been silent for a while; not after each chunk.
 func (p *Parser) Flush(emit func(*Event)) {
 	p.emit = emit
-	if len(p.partial) > 0 {
-		p.line++
-		p.pieces(p.joined())
-		p.line--
-		p.partial, p.tail = p.partial[:0], p.tail[:0]
-	}
+	p.cut.Flush(p.at)
+	p.line = p.cut.Lines
 	p.release()
 	p.closeTrace()
 }
 
+func (p *Parser) at(line int64, b []byte) {
+	p.line = line
+	p.piece(b)
+}
+
 // Reset forgets a line and a record in progress, after a gap in the bytes.
 func (p *Parser) Reset() {
-	p.partial, p.tail, p.held, p.prev, p.heldN = p.partial[:0], p.tail[:0], p.held[:0], p.prev[:0], 0
+	p.cut.Drop()
+	p.held, p.prev, p.heldN = p.held[:0], p.prev[:0], 0
 	p.trace = traceback{}
 	p.prompt, p.native = 0, false
-}
-
-func (p *Parser) keep(b []byte) {
-	if room := maxLine - len(p.partial); len(b) > room {
-		over := b[room:]
-		b = b[:room]
-		if len(over) > maxTail {
-			over = over[len(over)-maxTail:]
-		}
-		p.tail = append(p.tail, over...)
-		if len(p.tail) > maxTail {
-			p.tail = append(p.tail[:0], p.tail[len(p.tail)-maxTail:]...)
-		}
-	}
-	p.partial = append(p.partial, b...)
-}
-
-func (p *Parser) joined() []byte {
-	if len(p.tail) > 0 {
-		p.partial = append(p.partial, p.tail...)
-	}
-	return p.partial
-}
-
-func limit(b []byte) []byte {
-	if len(b) <= maxLine+maxTail {
-		return b
-	}
-	return append(append(make([]byte, 0, maxLine+maxTail), b[:maxLine]...), b[len(b)-maxTail:]...)
-}
-
-// pieces splits a line at the carriage returns of progress bars.
-func (p *Parser) pieces(b []byte) {
-	for {
-		cr := bytes.IndexByte(b, '\r')
-		if cr < 0 {
-			break
-		}
-		if cr > 0 {
-			p.piece(b[:cr])
-		}
-		b = b[cr+1:]
-	}
-	if len(b) > 0 {
-		p.piece(b)
-	}
 }
 
 var separatorBytes = []byte(metrics.StartSeparator)
@@ -296,7 +235,7 @@ func (p *Parser) record(b []byte, h head, n int) {
 		return
 	}
 	if request(msg) {
-		if q := openQuote(msg); q != 0 && len(msg) < maxLine {
+		if q := openQuote(msg); q != 0 && len(msg) < metrics.MaxLine {
 			p.prompt, p.quote = promptLines, q
 		}
 		return

@@ -9,9 +9,7 @@ import (
 
 // Bounds of what is kept of one line, and of one record that was wrapped.
 const (
-	maxLine = 64 << 10
-	maxTail = 2 << 10 // the end of a longer line
-	maxHeld = 4       // physical lines of one wrapped record
+	maxHeld = 4 // physical lines of one wrapped record
 	// A wrapped record that has grown this long is none.
 	maxHeldBytes = 4 << 10
 )
@@ -21,9 +19,8 @@ const (
 type Parser struct {
 	emit func(*Event)
 
-	line    int64
-	partial []byte
-	tail    []byte
+	cut  metrics.LineCutter
+	line int64 // number of the current line, from 1
 
 	outer  time.Time // collector's stamp of the current line
 	around time.Time // that of the JSON record around it
@@ -64,10 +61,10 @@ type proc struct {
 }
 
 // SetLine says how many lines of the file came before the next byte.
-func (p *Parser) SetLine(before int64) { p.line = before }
+func (p *Parser) SetLine(before int64) { p.cut.Lines, p.line = before, before }
 
 // Lines is how many newlines the file had up to here.
-func (p *Parser) Lines() int64 { return p.line }
+func (p *Parser) Lines() int64 { return p.cut.Lines }
 
 // Last is the stamp of the newest record, of whatever kind.
 func (p *Parser) Last() Stamp { return p.last }
@@ -75,22 +72,8 @@ func (p *Parser) Last() Stamp { return p.last }
 // Feed takes the next bytes of the log and hands each event to emit.
 func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
 	p.emit = emit
-	for len(chunk) > 0 {
-		end := bytes.IndexByte(chunk, '\n')
-		if end < 0 {
-			p.keep(chunk)
-			return
-		}
-		p.line++
-		if len(p.partial) > 0 {
-			p.keep(chunk[:end])
-			p.pieces(p.joined())
-			p.partial, p.tail = p.partial[:0], p.tail[:0]
-		} else {
-			p.pieces(limit(chunk[:end]))
-		}
-		chunk = chunk[end+1:]
-	}
+	p.cut.Feed(chunk, p.at)
+	p.line = p.cut.Lines
 }
 
 // Flush gives what waited for more: a last line without its end, a record that
@@ -98,60 +81,22 @@ func (p *Parser) Feed(chunk []byte, emit func(*Event)) {
 // when a live log has been silent for a while; not after each chunk.
 func (p *Parser) Flush(emit func(*Event)) {
 	p.emit = emit
-	if len(p.partial) > 0 {
-		p.line++
-		p.pieces(p.joined())
-		p.line--
-		p.partial, p.tail = p.partial[:0], p.tail[:0]
-	}
+	p.cut.Flush(p.at)
+	p.line = p.cut.Lines
 	p.release()
 	p.closeTrace()
 }
 
+func (p *Parser) at(line int64, b []byte) {
+	p.line = line
+	p.piece(b)
+}
+
 // Reset forgets a line and a record in progress, after a gap in the bytes.
 func (p *Parser) Reset() {
-	p.partial, p.tail, p.held, p.heldN = p.partial[:0], p.tail[:0], p.held[:0], 0
+	p.cut.Drop()
+	p.held, p.heldN = p.held[:0], 0
 	p.trace, p.asgi = traceback{}, 0
-}
-
-func (p *Parser) keep(b []byte) {
-	if room := maxLine - len(p.partial); len(b) > room {
-		over := b[room:]
-		b = b[:room]
-		p.tail = append(p.tail, over[max(0, len(over)-maxTail):]...)
-		if len(p.tail) > maxTail {
-			p.tail = append(p.tail[:0], p.tail[len(p.tail)-maxTail:]...)
-		}
-	}
-	p.partial = append(p.partial, b...)
-}
-
-func (p *Parser) joined() []byte {
-	p.partial = append(p.partial, p.tail...)
-	return p.partial
-}
-
-func limit(b []byte) []byte {
-	if len(b) <= maxLine+maxTail {
-		return b
-	}
-	return append(append(make([]byte, 0, maxLine+maxTail), b[:maxLine]...), b[len(b)-maxTail:]...)
-}
-
-// pieces splits a line at carriage returns: those of progress bars, and the one
-// before the newline within a record of several lines.
-func (p *Parser) pieces(b []byte) {
-	for len(b) > 0 {
-		cr := bytes.IndexByte(b, '\r')
-		if cr < 0 {
-			p.piece(b)
-			return
-		}
-		if cr > 0 {
-			p.piece(b[:cr])
-		}
-		b = b[cr+1:]
-	}
 }
 
 var (
