@@ -119,6 +119,14 @@ func (p pen) eta(e metrics.ETA) string {
 	return text
 }
 
+// inTime is how long it is until an ETA that lies days ahead.
+func (p pen) inTime(e metrics.ETA) line {
+	if d := e.At.Sub(p.now()); e.Known && d > 20*time.Hour {
+		return line{sp(", in "+spread(d), stDim)}
+	}
+	return nil
+}
+
 // etaOnly leaves out why there is none.
 func (p pen) etaOnly(e metrics.ETA) string {
 	if !e.Known {

@@ -310,7 +310,8 @@ func findingCounts(s *metrics.Snapshot) line {
 		}
 	}
 	if len(l) > 0 {
-		l = append(l, sp("f", stAccent.bold()))
+		l = append(line{sp("f ", stAccent.bold())}, l...)
+		l[len(l)-1].s = strings.TrimRight(l[len(l)-1].s, " ")
 	}
 	return l
 }

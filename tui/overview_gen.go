@@ -202,12 +202,13 @@ func drawHighs(a area, values, highs []float64, upper float64, height int) {
 	row := func(v float64) int {
 		return height - 1 - int(math.Round(min(max(v, 0), upper)/upper*float64(height-1)))
 	}
+	clear := min(1, height/5) // rows between the line and a dot
 	for i, v := range highs {
 		switch {
 		case math.IsNaN(v):
 		case v > upper:
 			a.put(labelWidth+1+i, 0, "▲", stWarn)
-		case row(v) < row(values[i])-1:
+		case row(v) < row(values[i])-clear:
 			a.put(labelWidth+1+i, row(v), "·", stDim)
 		}
 	}

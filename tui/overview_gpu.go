@@ -111,13 +111,14 @@ func gpuTitle(p pen, s *metrics.Snapshot, w int) (title line, rights []line) {
 func safeMemory(p pen, s *metrics.Snapshot, after, since string) line {
 	var l line
 	if srv := s.Server(); srv != nil && srv.Headroom.Known {
-		l = append(l, headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, two, 0, headroomStyle(srv.Headroom)), sp(after, stDim))
+		sign, word, st := memorySafe(s, srv)
+		l = append(l, sign, sp(word+" free ", stDim), p.fig(srv.Headroom, two, 0, st), sp(after, stDim))
 	}
 	if low := scaled(lowest(s.GPUs), 1.0/1024); low.Known {
 		if len(l) > 0 {
 			l = append(l, sp(", ", stDim))
 		}
-		l = append(l, sp(since, stDim), p.fig(low, two, 0, headroomStyle(low)))
+		l = append(l, sp(since, stDim), p.fig(low, two, 0, stText))
 	}
 	if len(l) == 0 {
 		return nil
@@ -130,26 +131,26 @@ func scaled(f metrics.Figure, by float64) metrics.Figure {
 	return f
 }
 
-// headroomStyle warns where the story's crash had its warning: below 1.5 GiB.
-func headroomStyle(f metrics.Figure) style {
+// memorySafe judges what the engine left free as the finding does: nobody
+// judges what is free right now, which is only shown.
+func memorySafe(s *metrics.Snapshot, srv *metrics.Server) (sign span, word string, figure style) {
+	sev := metrics.SeverityNone
+	for _, f := range s.Findings {
+		if f.ID == "headroom-low" && f.Subject == srv.ID {
+			sev = f.Severity
+		}
+	}
 	switch {
-	case f.Known && f.V < 1:
-		return stCrit.bold()
-	case f.Known && f.V < 2:
-		return stWarn.bold()
+	case srv.State == metrics.ServerDown:
+		return sp("○", stDim), "", stStrong
+	case sev == metrics.SeverityCritical:
+		return sp("✖", stCrit.bold()), " too little:", stCrit.bold()
+	case sev == metrics.SeverityWarning:
+		return sp("▲", stWarn.bold()), " tight:", stWarn.bold()
+	case sev == metrics.SeverityInfo:
+		return sp("●", stOK), " held so far:", stStrong
 	}
-	return stStrong
-}
-
-// headroomSign says at a glance whether memory is safe.
-func headroomSign(f metrics.Figure) span {
-	switch headroomStyle(f) {
-	case stCrit.bold():
-		return sp("✖", stCrit.bold())
-	case stWarn.bold():
-		return sp("▲", stWarn.bold())
-	}
-	return sp("●", stOK)
+	return sp("●", stOK), " safe:", stStrong
 }
 
 // lowest is the smallest free memory of any GPU since the server was ready, MiB.
@@ -330,7 +331,7 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		}
 	}
 	st := p.style(newest, stText)
-	count := sp(fmt.Sprintf("%d ×", len(s.GPUs)), stDim)
+	count := sp(fmt.Sprintf("%d ×", len(s.GPUs)), stDim) // each has this much
 	of := func(word string) string {
 		if len(s.GPUs) == 1 {
 			return ""
@@ -345,7 +346,7 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		segs = append(segs, seg{0, line{count, sp(" "+metrics.Dash+" GiB", stDim)}})
 	}
 	if nUtil > 0 {
-		segs = append(segs, seg{1, line{sp(whole(util/nUtil)+" %", st)}})
+		segs = append(segs, seg{1, line{sp("busy ", stDim), sp(whole(util/nUtil)+" %", st)}})
 	}
 	if hottest.Known {
 		segs = append(segs, seg{4, line{sp(of("max "), stDim), sp(whole(hottest.V)+" °C", st)}})
@@ -361,7 +362,8 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 		}
 	}
 	if srv := s.Server(); srv != nil && srv.Headroom.Known {
-		segs = append(segs, seg{1, line{headroomSign(srv.Headroom), sp(" free ", stDim), p.fig(srv.Headroom, gib, 0, headroomStyle(srv.Headroom))}})
+		sign, word, st := memorySafe(s, srv)
+		segs = append(segs, seg{1, line{sign, sp(word+" ", stDim), p.fig(srv.Headroom, gib, 0, st), sp(" free", stDim)}})
 	}
 	return segs
 }

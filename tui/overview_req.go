@@ -157,7 +157,7 @@ func (m *Model) reqLines(p pen, srv *metrics.Server, w int) []line {
 	out := []line{
 		first,
 		{name("running"), p.fig(srv.Running, brief, 5, stStrong), sp("  ", stText), sp(spark(run, top, m.opt.ASCII), stData)},
-		{name(wordsOf(srv.Engine).queued), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stData2)},
+		{name(wordsOf(srv.Engine).queued), p.fig(srv.Queued, brief, 5, stStrong), sp("  ", stText), sp(spark(queue, top, m.opt.ASCII), stDim)},
 	}
 	kv := line{name("KV usage"), p.fig(srv.KVUsage, wordsOf(srv.Engine).kv, 5, kvStyle(srv)), sp("  ", stText)}
 	if srv.KVUsage.Known {

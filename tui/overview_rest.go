@@ -28,7 +28,7 @@ func (m *Model) drawHost(c *canvas) {
 	name := func(t string) span { return sp(padRight(t, label), stDim) }
 	row(append(line{name("RAM")}, memLine(p, &s.Sys)...))
 	for _, d := range s.Sys.Disks {
-		row(append(line{sp(padRight(d.Mount, label-1)+" ", stDim)}, diskLine(p, &d)...))
+		row(append(line{sp(padRight(diskName(d.Mount), label-1)+" ", stDim)}, diskLine(p, &d)...))
 	}
 	load := line{name("load"), p.fig(s.Sys.Load1, one, 0, stText)}
 	if s.Sys.CPUs > 0 {
@@ -130,8 +130,8 @@ func (m *Model) drawFindings(c *canvas) {
 	if m.focus == PaneFind && m.sel[PaneFind] >= a.h() {
 		first = m.sel[PaneFind] - a.h() + 1
 	}
-	// Every title first, then a row of advice each, the gravest first, then what
-	// cannot be told; what is still free lets advice be read to its end.
+	// Every title first, then advice, the gravest first, each to its end where
+	// all have a row, then what cannot be told.
 	spare := a.h() - len(s.Findings)
 	advised := 0
 	for _, f := range s.Findings {
@@ -139,7 +139,7 @@ func (m *Model) drawFindings(c *canvas) {
 			advised++
 		}
 	}
-	more := max(spare-advised-min(m.untold(), 1), 0)
+	more := max(spare-advised, 0)
 	for i := first; i < len(s.Findings) && y < a.h(); i++ {
 		f := &s.Findings[i]
 		m.drawFindingLine(a.sub(0, y, a.w(), 1), p, f, m.marked(PaneFind, i))
@@ -200,17 +200,6 @@ func arrow(advice string) string {
 		return ""
 	}
 	return " → " + advice
-}
-
-// untold counts what drawCannotTell lists.
-func (m *Model) untold() int {
-	n := len(m.snap.CannotTell)
-	for _, ch := range m.snap.Channels {
-		if ch.Broken() {
-			n++
-		}
-	}
-	return n
 }
 
 // drawCannotTell lists what cannot be known, with what would tell it: probe

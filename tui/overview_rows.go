@@ -74,7 +74,7 @@ func rowColsFor(w int) rowCols {
 		c.eta = room()
 		return c
 	}
-	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 11, eta: 21}
+	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 21}
 	c.median = max(w-c.name-c.rows-c.target-c.rate-c.spark-c.last-c.eta-2, 0)
 	return c
 }
@@ -113,7 +113,10 @@ func (m *Model) drawJob(a area, y int) {
 		return
 	}
 	l := line{sp("ETA ", stDim), sp(strings.TrimPrefix(p.eta(j.ETA), metrics.Dash+" "), etaStyle(j.ETA))}
-	if c.median > 14 && j.PerMinOver > 0 && l.width() <= c.eta+c.median-14 {
+	if in := p.inTime(j.ETA); c.median > 0 {
+		l = append(l, in...)
+	}
+	if c.median > 14 && j.PerMinOver > 0 && l.width() <= c.eta+c.median-15 {
 		a.right(y, line{sp("rate over "+metrics.Age(j.PerMinOver), stDim)})
 	}
 	a.line(x, y, a.w()-x, l)
@@ -192,7 +195,7 @@ func (m *Model) drawDataset(a area, p pen, d *metrics.Dataset, marked bool) {
 	if d.Gap > 0 && !d.Grew.IsZero() && p.now().Sub(d.Grew) > 4*max(d.Gap, 15*time.Second) {
 		st = stWarn
 	}
-	a.cut(x, 0, c.last-1, "last "+p.recent(d.Grew), on(st))
+	a.cut(x, 0, c.last-1, p.recent(d.Grew)+" ago", on(st))
 	x += c.last
 	if d.Target.Rows > 0 || d.ETA.Held != "" {
 		a.line(x, 0, min(max(c.eta-1, 0), w-x), line{sp("ETA ", on(stDim)), sp(p.etaOnly(d.ETA), on(stText))})
@@ -214,7 +217,7 @@ func (m *Model) datasetTail(a area, p pen, d *metrics.Dataset, x int, on func(st
 	}
 	if d.Cut.Known && w-x >= 10 {
 		f := p.fig(d.Cut, metrics.Percent, 5, stText)
-		x = a.line(x, 0, w-x, line{sp(" cut ", on(stDim)), sp(f.s, on(f.st))})
+		x = a.line(x, 0, w-x, line{sp("  cut ", on(stDim)), sp(f.s, on(f.st))})
 	}
 	if d.Torn && w-x >= 6 {
 		a.put(x+1, 0, "torn", on(stWarn))
@@ -293,11 +296,11 @@ func (m *Model) clientLine(p pen, c *metrics.Client) line {
 		}
 		st := stWarn
 		if c.Unbuffered != nil && !*c.Unbuffered {
-			st = stStrong
+			st, word = stText, strings.ToLower(word)
 		}
 		if m.layout.W < 115 {
 			l = append(l, sp(", log ", stText), sp(word, st))
-			if st == stStrong {
+			if st == stText {
 				l = append(l, sp(" (buffered)", stDim))
 			}
 			return l

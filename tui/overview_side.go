@@ -33,10 +33,14 @@ func (m *Model) drawSide(c *canvas) {
 	}
 	m.sideRows(area(PaneRows), p)
 	if a := area(PaneETA); !a.r.Empty() && s.Job.Target.Rows > 0 {
-		a.fit(0, 0, a.w(), 2, seg{0, line{sp(padRight("ETA", 6), stDim), sp(p.eta(s.Job.ETA), etaStyle(s.Job.ETA))}})
+		a.fit(0, 0, a.w(), 0, seg{0, line{sp(padRight("ETA", 6), stDim), sp(p.eta(s.Job.ETA), etaStyle(s.Job.ETA))}}, seg{1, p.inTime(s.Job.ETA)})
 	}
 	if a := area(PaneLanded); !a.r.Empty() {
-		a.line(0, 0, a.w(), landedLine(p, &s.Job, false))
+		l := landedLine(p, &s.Job, true)
+		if l.width() > a.w() {
+			l = landedLine(p, &s.Job, false)
+		}
+		a.line(0, 0, a.w(), l)
 	}
 	m.sideGen(area(PaneGen), p)
 	if a, srv := area(PaneReq), s.Server(); srv != nil && !a.r.Empty() {
@@ -46,7 +50,7 @@ func (m *Model) drawSide(c *canvas) {
 			seg{2, sideKV(p, srv, min(max(a.w()-28, 4), 12), m.opt.ASCII)})
 	}
 	if a := area(PaneGPU); !a.r.Empty() {
-		a.fit(0, 0, a.w(), 1, append([]seg{{0, line{sp("GPU", stDim)}}}, gpuSegs(p, s, m.opt.ASCII)...)...)
+		sideGPUs(a, p, s, m.opt.ASCII)
 	}
 	if a := area(PaneClient); !a.r.Empty() && len(s.Clients) > 0 {
 		a.line(0, 0, a.w(), m.clientLine(p, &s.Clients[0]))
@@ -56,8 +60,14 @@ func (m *Model) drawSide(c *canvas) {
 	}
 	m.greyOld(c)
 	if a := area(PaneFind); !a.r.Empty() {
-		for i := 0; i < a.h() && i < len(s.Findings); i++ {
-			m.drawFindingLine(a.sub(0, i, a.w(), 1), p, &s.Findings[i], false)
+		if f := topFinding(s); a.h() == 1 && f != nil && f.Advice != "" {
+			// The verdict above has the finding itself; here is what to do.
+			a.put(0, 0, severitySign[f.Severity], severityStyle(f.Severity))
+			a.cut(2, 0, a.w()-2, f.Advice, stText)
+		} else {
+			for i := 0; i < a.h() && i < len(s.Findings); i++ {
+				m.drawFindingLine(a.sub(0, i, a.w(), 1), p, &s.Findings[i], false)
+			}
 		}
 	}
 	if a := area(PaneEvents); !a.r.Empty() {
@@ -68,10 +78,22 @@ func (m *Model) drawSide(c *canvas) {
 	m.drawSideStatus(c.area(l.Rect[PaneFooter]))
 }
 
+// sideGPUs is all GPUs in one narrow line: whether they work, and whether
+// memory is safe.
+func sideGPUs(a area, p pen, s *metrics.Snapshot, ascii bool) {
+	segs := gpuSegs(p, s, ascii)
+	for i := range segs {
+		if segs[i].prio == 0 && i == 0 && len(s.GPUs) > 0 {
+			segs[i].prio = 2 // how much is used says less than what is left
+		}
+	}
+	a.fit(0, 0, a.w(), 2, append([]seg{{0, line{sp("GPU", stDim)}}}, segs...)...)
+}
+
 // sideKV tells KV usage, in words where it is what limits.
 func sideKV(p pen, srv *metrics.Server, w int, ascii bool) line {
 	if text, _ := limitWord(p, srv); text == limitKV {
-		return line{sp("KV ", stDim), p.fig(srv.KVUsage, two, 4, kvStyle(srv)), sp(" limits", stStrong)}
+		return line{sp("limit: KV ", stStrong), p.fig(srv.KVUsage, two, 4, kvStyle(srv))}
 	}
 	return kvLine(p, srv, w, ascii)
 }
@@ -107,6 +129,10 @@ func (m *Model) sideGen(a area, p pen) {
 	}
 	segs := genSegs(p, srv)
 	if srv.State != metrics.ServerDown {
+		segs[0].l = line{sp(padRight("tok/s", 6), stDim), p.fig(srv.Gen.Now, briefRate, 5, stStrong)}
+		if srv.Gen.Ramp && len(segs) > 1 {
+			segs[1].l = line{sp("ramp", stWarn.bold()), sp(": not what stays", stText)}
+		}
 		room := a.w() - 12
 		if len(segs) > 1 {
 			room -= segs[1].l.width() + 2
