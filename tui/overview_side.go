@@ -133,7 +133,7 @@ func (m *Model) sideGen(a area, p pen) {
 		if srv.Gen.Ramp && len(segs) > 1 {
 			segs[1].l = line{sp("ramp", stWarn.bold()), sp(": not what stays", stText)}
 		}
-		room := a.w() - 12
+		room := a.w() - segs[0].l.width() - 2
 		if len(segs) > 1 {
 			room -= segs[1].l.width() + 2
 		}
