@@ -1,6 +1,10 @@
 package metrics
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Snapshot is everything known about a node at one moment. Times are on the
 // local clock (the node's are shifted by the measured offset); Zone tells how
@@ -509,7 +513,26 @@ type LogLine struct {
 	At    time.Time // its own timestamp on the local clock, else when it was read
 	Text  string
 	Off   int64 // byte offset in the file, -1 unknown
-	Level int8  // 0 plain, 1 warning, 2 error
+	Level int8  // see LineLevel
+}
+
+// ErrorWords are what a line of an error holds.
+var ErrorWords = []string{"Traceback (most recent", "ERROR", "Error:", "Exception", "CRITICAL", "SIGQUIT", "Killed"}
+
+var warnWords = []string{"WARN", "Warning", "Retract", "retract"}
+
+// LineLevel is 2 for a line of an error, 1 for one of a warning, else 0. What
+// stands far to the right is quoted text.
+func LineLevel(s string) int8 {
+	s = s[:min(len(s), 400)]
+	has := func(w string) bool { return strings.Contains(s, w) }
+	switch {
+	case slices.ContainsFunc(ErrorWords, has):
+		return 2
+	case slices.ContainsFunc(warnWords, has):
+		return 1
+	}
+	return 0
 }
 
 // Verdict is the state of the node in one sentence.

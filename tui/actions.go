@@ -44,21 +44,24 @@ type Row struct {
 	Path  string
 	JSON  []byte
 	Bytes int64 // size of the whole row, larger than JSON where it was cut
-	Torn  bool
+	Torn  bool  // a further row has begun and is not ended
 }
 
 // LogQuery asks for lines of a log: with Place that line, else the moment at
-// which it was; with Search or Errors the newest line before Before that fits,
-// with lines around it; with At the first line whose own time is not before it;
-// with After the lines between After and Before; else those that end at Before.
+// which it was; with At the first line whose own time is not before it, both
+// with lines around it. Else it means the lines before Before, or towards Newer
+// ones those from After on: with Search or Errors the nearest that fits, with
+// lines around it; without, those next to that offset.
 type LogQuery struct {
 	Place  metrics.LogPlace
 	Path   string
 	Before int64 // byte offset; -1: the end
-	After  int64 // byte offset, 0: not asked
+	Newer  bool
+	After  int64 // byte offset
 	At     time.Time
-	Search string // plain text, case ignored
-	Errors bool   // search for lines that look like errors
+	Search string // plain text
+	Fold   bool   // the search ignores case
+	Errors bool   // search for lines of errors
 	Max    int    // lines
 }
 
@@ -95,5 +98,9 @@ type Prompt struct {
 	Fingerprint string
 }
 
-// callLimit bounds what is asked for by hand.
-const callLimit = 30 * time.Second
+// callLimit bounds what is asked for by hand, searchLimit the search of a whole
+// log, which a key can stop.
+const (
+	callLimit   = 30 * time.Second
+	searchLimit = 10 * time.Minute
+)

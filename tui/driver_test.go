@@ -205,8 +205,8 @@ func (f *fakeActions) NewestRow(_ context.Context, path string) (Row, error) {
 
 func (f *fakeActions) Log(_ context.Context, q LogQuery) (LogSlice, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.queries = append(f.queries, q)
+	f.mu.Unlock()
 	if f.slice == nil {
 		return LogSlice{Path: q.Path, Hit: -1}, f.fail
 	}

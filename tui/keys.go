@@ -379,6 +379,9 @@ func screenKeys() []binding {
 					v.again(m)
 					return nil
 				}
+				if v, ok := m.top().(*logView); ok && v.giveUp() {
+					return m.say("stopped")
+				}
 				if !m.back() {
 					m.goTo(m.live.At)
 				}

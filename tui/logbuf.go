@@ -23,8 +23,8 @@ type logBuf struct {
 	first int64 // number of lines[0] in the file, 0 unknown
 	apart bool
 	head  bool // lines[0] is the file's first
-	// dropped counts the lines taken away at the start, for those who remember
-	// an index.
+	// dropped counts the lines taken away at the start since it was last asked
+	// for, for those who remember an index.
 	dropped int
 }
 
@@ -41,14 +41,21 @@ func (b *logBuf) join(t *metrics.LogTail) {
 		return
 	}
 	b.lines = append(b.lines, fresh...)
-	if over := len(b.lines) - bufLimit; over >= bufSlack {
-		b.lines = append([]metrics.LogLine(nil), b.lines[over:]...)
-		if b.first > 0 {
-			b.first += int64(over)
-		}
-		b.head = false
-		b.dropped += over
+	b.trim()
+}
+
+// trim takes the oldest lines away where there are too many.
+func (b *logBuf) trim() {
+	over := len(b.lines) - bufLimit
+	if over < bufSlack {
+		return
 	}
+	b.lines = append([]metrics.LogLine(nil), b.lines[over:]...)
+	if b.first > 0 {
+		b.first += int64(over)
+	}
+	b.head = false
+	b.dropped += over
 }
 
 func (b *logBuf) fresh(t *metrics.LogTail) ([]metrics.LogLine, bool) {
@@ -92,6 +99,10 @@ func (b *logBuf) before(s LogSlice) (n int) {
 		b.first = max(b.first-int64(n), 1)
 	}
 	b.head = s.Lines[0].Off == 0
+	if len(b.lines) >= bufLimit+bufSlack {
+		b.lines = append([]metrics.LogLine(nil), b.lines[:bufLimit]...)
+		b.apart = true // what was taken away lies between it and the tail
+	}
 	return n
 }
 
@@ -109,6 +120,7 @@ func (b *logBuf) after(s LogSlice) (n int) {
 	for i, l := range s.Lines {
 		if l.Off > from {
 			b.lines = append(b.lines, s.Lines[i:]...)
+			b.trim()
 			return len(s.Lines) - i
 		}
 	}

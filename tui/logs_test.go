@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func fileSlice(q LogQuery) LogSlice {
 		return LogSlice{Path: q.Path, Lines: append([]metrics.LogLine(nil), all[from:to]...), First: int64(from + 1), Start: int64(from * 100), End: int64(to * 100), Hit: hit}
 	}
 	before := len(all)
-	if q.Before >= 0 && q.At.IsZero() && q.After == 0 {
+	if q.Before >= 0 && q.At.IsZero() && !q.Newer {
 		before = int(q.Before / 100)
 	}
 	switch {
@@ -40,6 +41,13 @@ func fileSlice(q LogQuery) LogSlice {
 				return cut(i-20, i+80, min(i, 20))
 			}
 		}
+	case q.Newer && (q.Search != "" || q.Errors):
+		for i := int(q.After+99) / 100; i < len(all); i++ {
+			if q.Errors && all[i].Level == 2 || q.Search != "" && strings.Contains(all[i].Text, q.Search) {
+				return cut(i-20, i+80, min(i, 20))
+			}
+		}
+		return LogSlice{Path: q.Path, Hit: -1}
 	case q.Search != "" || q.Errors:
 		for i := before - 1; i >= 0; i-- {
 			if q.Errors && all[i].Level == 2 || q.Search != "" && strings.Contains(all[i].Text, q.Search) {
@@ -47,7 +55,7 @@ func fileSlice(q LogQuery) LogSlice {
 			}
 		}
 		return LogSlice{Path: q.Path, Hit: -1}
-	case q.After > 0:
+	case q.Newer:
 		i := int(q.After+99) / 100
 		return cut(i, i+100, -1)
 	}
@@ -75,21 +83,83 @@ func TestLogFollows(t *testing.T) {
 func TestLogReadsBackOnDemand(t *testing.T) {
 	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
 		d.act.slice = fileSlice
-		d.Press("l", "g")
-		d.Press("k").See("line 17").NotSee("reading")
+		d.Press("l")
+		for range 14 {
+			d.Press("ctrl+u")
+		}
+		d.See("line 179").NotSee("reading")
 		if len(d.act.queries) == 0 || d.act.queries[0].Before != 180000 {
 			t.Fatalf("queries %+v", d.act.queries)
 		}
-		for range 19 {
-			d.Press("g", "k")
-		}
-		d.Press("g").See("line 1 ")
+		d.Press("g").See("line 1 ", "far back")
 		n := len(d.act.queries)
-		d.Press("k")
+		d.Press("k", "g")
 		if len(d.act.queries) != n {
 			t.Error("the beginning of the file is asked for again")
 		}
-		d.Press("G").See("line 2000", "following")
+		for range 300 {
+			d.Press("ctrl+d")
+		}
+		d.See("line 2000", "following")
+		d.Press("g", "G").See("line 2000", "following")
+	})
+}
+
+// However much is read, only so many lines are kept.
+func TestLogBufIsBounded(t *testing.T) {
+	b := &logBuf{}
+	b.join(logTail(900_001, 1000))
+	for at := 900_001; at > 1; at -= 10_000 {
+		b.before(LogSlice{Lines: logTail(at-10_000, 10_000).Lines})
+		if len(b.lines) >= bufLimit+bufSlack {
+			t.Fatalf("%d lines", len(b.lines))
+		}
+	}
+	if !b.apart || !b.head || b.first != 1 || b.lines[0].Text != "line 1" {
+		t.Errorf("at the file's beginning: first %d, %q, apart %v", b.first, b.lines[0].Text, b.apart)
+	}
+	for at := len(b.lines) + 1; at < 200_000; at += 10_000 {
+		b.after(LogSlice{Lines: logTail(at, 10_000).Lines})
+		if len(b.lines) >= bufLimit+bufSlack {
+			t.Fatalf("%d lines", len(b.lines))
+		}
+	}
+	if b.head || b.lines[0].Text != fmt.Sprintf("line %d", b.first) {
+		t.Errorf("first %d is %q", b.first, b.lines[0].Text)
+	}
+}
+
+// Any file can be watched: the fold is told, and until lines come that is said.
+func TestLogOfAnyFile(t *testing.T) {
+	s := sceneSettled()
+	s.Config.Logs = []string{"/have.log"}
+	drive(t, 100, 30, s, func(d *driver) {
+		d.Press(":").Type("logs /var/log/x.log").Press("enter").See("watching /var/log/x.log", "no line of /var/log/x.log was read yet")
+		if len(d.act.frames) != 1 {
+			t.Fatalf("%d frames", len(d.act.frames))
+		}
+		if c, _ := metrics.Decode[metrics.Config](d.act.frames[0]); !slices.Equal(c.Logs, []string{"/have.log", "/var/log/x.log"}) {
+			t.Errorf("watched: %q", c.Logs)
+		}
+		later := sceneSettled()
+		later.Config.Logs = []string{"/have.log", "/var/log/x.log"}
+		later.Logs["/var/log/x.log"] = logTail(1, 3)
+		d.Send(snapshotMsg{later}).See("line 3", "following").Press("esc")
+		d.Press(":").Type("logs x.log").Press("enter").See("the whole path")
+		d.Press("esc").Press(":").Type("logs /have.log").Press("enter")
+		if len(d.act.frames) != 1 {
+			t.Errorf("a watched log is watched again")
+		}
+	})
+}
+
+// A search through a long file can be stopped, and what it finds then is not shown.
+func TestLogSearchStops(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.act.slice = func(q LogQuery) LogSlice { time.Sleep(time.Minute); return fileSlice(q) }
+		d.Press("l", "/").Type("line 77").Press("enter").See("reading …  esc stops").Press("esc").See("stopped", "server log").Wait(2 * time.Minute).NotSee("line 777").See("following")
+		d.Press("/").Type("line 88").Press("enter").See("reading").Press("@").Type("11:50").Press("enter").Wait(2 * time.Minute).See("line 433").NotSee("line 880")
+		d.Press("G").See("following", "line 2000")
 	})
 }
 
@@ -99,6 +169,7 @@ func TestLogSearch(t *testing.T) {
 		d.Press("l", "/").Type("line 190").Press("enter").See("/line 190  10 of 10", "line 1909")
 		d.Press("n", "n").See("8 of 10").Press("N").See("9 of 10").Press("N", "N").See("nothing newer")
 		d.Press("/").Type("line 777").Press("enter").See("line 777", "/line 777  1 of 1", "far back, G follows")
+		d.Press("/").Type("line 99").Press("enter").See("line 99 ", "1 of 1").Press("N").See("line 990", "1 of 10").Press("N").See("line 991", "2 of 10").Press("G")
 		d.Press("G").See("following", "line 2000")
 		d.Press("/").Type("never there").Press("enter").See("nothing further back")
 		d.Press("/", "enter").NotSee("never there").Press("n").See("nothing to search for")

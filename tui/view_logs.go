@@ -14,17 +14,18 @@ import (
 
 // logView shows one log at a time: it follows the end until somebody looks back.
 type logView struct {
-	path   string
-	bufs   map[string]*logBuf
-	top    int // index of the first line in sight, while not following
-	back   bool
-	left   int // columns cut at the left
-	wrap   bool
-	match  matcher
-	index  hitIndex
-	hit    int // index of the line the search stands on, -1: none
-	asking bool
-	page   int // rows of the last drawing
+	path  string
+	bufs  map[string]*logBuf
+	top   int // index of the first line in sight, while not following
+	back  bool
+	left  int // columns cut at the left
+	wrap  bool
+	match matcher
+	index hitIndex
+	hit   int                // index of the line the search stands on, -1: none
+	page  int                // rows of the last drawing
+	asked int                // number of the newest query; answers to others are late
+	stop  context.CancelFunc // ends the query that is under way, nil: none
 }
 
 // pageBytes is how much of a log is read at once towards its end.
@@ -32,6 +33,7 @@ const pageBytes = 128 << 10
 
 // logMsg is the answer to a query for a part of a log.
 type logMsg struct {
+	no  int
 	q   LogQuery
 	s   LogSlice
 	err error
@@ -58,6 +60,7 @@ func (v *logView) opened(m *Model) tea.Cmd {
 }
 
 func (v *logView) follow() {
+	v.giveUp()
 	v.back = false
 	if b := v.bufs[v.path]; b != nil && b.apart {
 		delete(v.bufs, v.path)
@@ -72,13 +75,19 @@ func (v *logView) buf(m *Model) *logBuf {
 		v.bufs[v.path] = b
 	}
 	if m.snap != nil && !m.paused {
-		before := b.dropped
 		b.join(m.snap.Logs[v.path])
-		if d := b.dropped - before; d > 0 {
-			v.top, v.hit = max(v.top-d, 0), v.hit-d
-		}
+		v.shift(b)
 	}
 	return b
+}
+
+// shift moves what stands on lines by as many as were taken away before them.
+func (v *logView) shift(b *logBuf) {
+	d := b.dropped
+	v.top, b.dropped = max(v.top-d, 0), 0
+	if v.hit >= 0 {
+		v.hit = max(v.hit-d, -1)
+	}
 }
 
 // last is the index after the newest line that the shown moment knows.
@@ -205,7 +214,7 @@ func stampEnd(s string) int {
 }
 
 func (v *logView) drawEmpty(m *Model, a area) {
-	text := "no line of this log was read yet"
+	text := "no line of " + v.path + " was read yet; if none comes, it is not there or this login may not read it"
 	if m.snap != nil {
 		if t := m.snap.Logs[v.path]; t != nil && t.Size == 0 {
 			text = base(v.path) + " is empty"
@@ -229,8 +238,8 @@ func (v *logView) drawEmpty(m *Model, a area) {
 func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	state := sp("following", stOK)
 	switch {
-	case v.asking:
-		state = sp("reading …", stInfo)
+	case v.stop != nil:
+		state = sp("reading …  esc stops", stInfo)
 	case b.apart:
 		state = sp("far back, G follows", stWarn)
 	case v.back:
@@ -287,6 +296,9 @@ func (v *logView) move(m *Model, d motion) tea.Cmd {
 	case movePageDown:
 		by = max(v.page/2, 1)
 	case moveTop:
+		if len(b.lines) > 0 && !b.head && m.opt.Actions != nil {
+			return v.ask(m, LogQuery{Path: v.path, Newer: true, Max: 500})
+		}
 		by = -max(v.top, 1)
 	case moveBottom:
 		v.follow()
@@ -299,35 +311,53 @@ func (v *logView) move(m *Model, d motion) tea.Cmd {
 	switch {
 	case by > 0 && v.top+v.page >= end && !b.apart:
 		v.back = false
-	case by > 0 && v.top+v.page >= end:
+	case by > 0 && v.top+v.page >= end && v.stop == nil:
 		v.top = max(end-v.page, 0)
-		from := b.lines[len(b.lines)-1].Off + 1
-		return v.ask(m, LogQuery{Path: v.path, After: from, Before: from + pageBytes})
-	case by < 0 && v.top == 0 && !b.head && len(b.lines) > 0:
+		return v.ask(m, LogQuery{Path: v.path, Newer: true, After: b.lines[len(b.lines)-1].Off + 1})
+	case by < 0 && v.top == 0 && !b.head && len(b.lines) > 0 && v.stop == nil:
 		return v.ask(m, LogQuery{Path: v.path, Before: b.lines[0].Off, Max: 500})
 	}
 	return nil
 }
 
-// ask reads a part of the log beside the screen, one at a time.
+// ask reads a part of the log beside the screen; a query that is still under
+// way is given up for it.
 func (v *logView) ask(m *Model, q LogQuery) tea.Cmd {
 	if m.opt.Actions == nil {
 		return m.say("only the newest lines are here")
 	}
-	if v.asking {
-		return nil
+	v.giveUp()
+	limit := callLimit
+	if q.Search != "" || q.Errors {
+		limit = searchLimit
 	}
-	v.asking = true
-	act := m.opt.Actions
-	return m.call(func(ctx context.Context) tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, limit)
+	v.stop = cancel
+	no, act := v.asked, m.opt.Actions
+	return func() tea.Msg {
+		defer cancel()
 		s, err := act.Log(ctx, q)
-		return logMsg{q, s, err}
-	})
+		return logMsg{no, q, s, err}
+	}
+}
+
+// giveUp ends the query that is under way; false: there was none.
+func (v *logView) giveUp() bool {
+	v.asked++
+	if v.stop == nil {
+		return false
+	}
+	v.stop()
+	v.stop = nil
+	return true
 }
 
 func (msg logMsg) apply(m *Model) tea.Cmd {
 	v := m.views[viewLogs].(*logView)
-	v.asking = false
+	if msg.no != v.asked {
+		return nil
+	}
+	v.stop = nil
 	if msg.err != nil {
 		return m.say("log: " + msg.err.Error())
 	}
@@ -337,6 +367,8 @@ func (msg logMsg) apply(m *Model) tea.Cmd {
 	}
 	lead := msg.q.Search != "" || msg.q.Errors || !msg.q.At.IsZero() || msg.q.Place.Path != ""
 	switch {
+	case lead && msg.s.Hit < 0 && msg.q.Newer:
+		return m.say("nothing newer")
 	case lead && msg.s.Hit < 0 && msg.s.Missing == "":
 		return m.say("nothing further back")
 	case lead && msg.s.Hit < 0:
@@ -347,10 +379,14 @@ func (msg logMsg) apply(m *Model) tea.Cmd {
 		if msg.s.Missing != "" {
 			return m.say(msg.s.Missing)
 		}
-	case msg.q.After > 0:
+	case msg.q.Newer && msg.q.After == 0:
+		b.replace(msg.s)
+		v.hit, v.back, v.top = -1, true, 0
+	case msg.q.Newer:
 		if b.after(msg.s) == 0 {
 			v.follow()
 		}
+		v.shift(b)
 	case len(b.lines) == 0:
 		b.replace(msg.s)
 	default:
@@ -387,13 +423,17 @@ func (v *logView) seek(m *Model, by int, fits func(*metrics.LogLine) bool, far L
 		v.stand(i)
 		return nil
 	}
-	if by > 0 {
+	far.Path, far.Newer, far.Max = v.path, by > 0, 500
+	switch {
+	case by > 0 && (!b.apart || m.opt.Actions == nil):
 		return m.say("nothing newer")
-	}
-	if b.head || len(b.lines) == 0 || m.opt.Actions == nil {
+	case by > 0:
+		far.After = b.lines[len(b.lines)-1].Off + 1
+	case b.head || len(b.lines) == 0 || m.opt.Actions == nil:
 		return m.say("nothing older")
+	default:
+		far.Before = b.lines[0].Off
 	}
-	far.Path, far.Before, far.Max = v.path, b.lines[0].Off, 500
 	return v.ask(m, far)
 }
 
@@ -409,7 +449,7 @@ func (v *logView) again(m *Model, by int) tea.Cmd {
 	if v.match.empty() {
 		return m.say("nothing to search for yet: /")
 	}
-	return v.seek(m, by, func(l *metrics.LogLine) bool { return v.match.in(l.Text) }, LogQuery{Search: v.match.text})
+	return v.seek(m, by, func(l *metrics.LogLine) bool { return v.match.in(l.Text) }, LogQuery{Search: v.match.text, Fold: v.match.fold})
 }
 
 func (v *logView) nextError(m *Model) tea.Cmd {
@@ -419,7 +459,11 @@ func (v *logView) nextError(m *Model) tea.Cmd {
 // goToTime stands at the first line that is not before t.
 func (v *logView) goToTime(m *Model, t time.Time) tea.Cmd {
 	b := v.buf(m)
-	if len(b.lines) == 0 || b.lines[0].At.After(t) && !b.head && m.opt.Actions != nil {
+	older := func() bool { // what is sought lies before the buffer
+		i := b.find(0, 1, func(l *metrics.LogLine) bool { return !l.At.IsZero() })
+		return !b.head && (i < 0 || b.lines[i].At.After(t))
+	}
+	if n := len(b.lines); n == 0 || m.opt.Actions != nil && (older() || b.apart && b.lines[n-1].At.Before(t)) {
 		return v.ask(m, LogQuery{Path: v.path, Before: -1, At: t, Max: 500})
 	}
 	if i := b.find(0, 1, func(l *metrics.LogLine) bool { return !l.At.Before(t) }); i >= 0 {

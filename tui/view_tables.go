@@ -27,13 +27,13 @@ func viewKeys() []binding {
 	logOf := func(m *Model, path string) tea.Cmd {
 		v := m.views[viewLogs].(*logView)
 		if path == "" {
-			return m.say("no log is known here yet")
+			return m.say("no log is known here yet: `:logs PATH` watches one")
 		}
 		v.path = path
-		return m.open(viewLogs)
+		return tea.Batch(m.open(viewLogs), m.watch(path))
 	}
 	return []binding{
-		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logPaths, help: "the server's log; in it l scrolls and tab goes to the next log",
+		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logPaths, help: "the server's log, or any file as :logs /PATH; tab goes to the next log",
 			do: func(m *Model, arg string) tea.Cmd {
 				if arg == "" {
 					arg = m.serverLog()
@@ -48,6 +48,19 @@ func viewKeys() []binding {
 		opens(viewEvents, "v", "Look", "events", "the timeline with notes"),
 		opens(viewProcs, "p", "Look", "processes", "the server's tree, clients, and who holds which GPU memory"),
 	}
+}
+
+// watch has the fold follow a log that is not watched yet.
+func (m *Model) watch(path string) tea.Cmd {
+	if m.live == nil || m.opt.Actions == nil || m.live.Replay || m.live.Logs[path] != nil || slices.Contains(m.live.Config.Logs, path) {
+		return nil
+	}
+	if !strings.HasPrefix(path, "/") {
+		return m.say("logs: the whole path of a file on the node, as /data/run/server.log")
+	}
+	c := m.live.Config
+	c.Logs = append(slices.Clone(c.Logs), path)
+	return m.put(metrics.JSONFrame(metrics.KindConfig, "", time.Time{}, c), "watching "+path+" from now on")
 }
 
 // logPaths are the watched logs.

@@ -51,7 +51,7 @@ func (a *actions) NewestRow(ctx context.Context, path string) (tui.Row, error) {
 		return tui.Row{}, err
 	}
 	row, err := p.NewestRow(ctx, path)
-	return tui.Row{Path: path, JSON: []byte(row), Bytes: int64(len(row))}, err
+	return tui.Row{Path: path, JSON: []byte(row.Text), Bytes: row.Bytes, Torn: row.Torn}, err
 }
 
 // Shell gives a login shell on the node over the same connection.

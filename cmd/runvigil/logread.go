@@ -16,7 +16,7 @@ import (
 // logReader is what reading a log by hand needs of the probe, or of a recording.
 type logReader interface {
 	LogSlice(ctx context.Context, path string, off, n int64) (probe.Page, error)
-	SearchLog(ctx context.Context, path, pattern string, from int64, dir int) (int64, error)
+	SearchLog(ctx context.Context, path string, s probe.LogSearch) (int64, error)
 }
 
 const (
@@ -24,13 +24,11 @@ const (
 	leadBytes   = 32 << 10  // of these before it
 	stampProbe  = 16 << 10  // read at each step of a search by time
 	stampReach  = 4 << 20   // read at most there for a line that has a time
+	stampLast   = 256 << 10 // read at its last step
 	stampColumn = 64        // a line's own time stands before this column
 	placeReach  = 1 << 20   // read at most for a line near its time
 	placeSlack  = time.Minute
 )
-
-// errorWords are what "next error" looks for.
-var errorWords = []string{"Traceback (most recent call last)", "Error", "ERROR", "error:", "CUDA out of memory"}
 
 // Log reads a part of a log that the screen's tail does not hold.
 func (a *actions) Log(ctx context.Context, q tui.LogQuery) (tui.LogSlice, error) {
@@ -54,7 +52,7 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, clock logClock) (
 	case q.Place.Path != "":
 		return findPlace(ctx, p, q, clock)
 	case q.Errors:
-		return searchLog(ctx, p, q, errorWords, clock)
+		return searchLog(ctx, p, q, metrics.ErrorWords, clock)
 	case q.Search != "":
 		return searchLog(ctx, p, q, []string{q.Search}, clock)
 	case !q.At.IsZero():
@@ -67,7 +65,7 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, clock logClock) (
 	from := int64(-pageBytes)
 	n := int64(pageBytes)
 	switch {
-	case q.After > 0:
+	case q.Newer:
 		from = q.After
 	case q.Before >= 0:
 		from = max(0, q.Before-pageBytes)
@@ -82,7 +80,7 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, clock logClock) (
 	}
 	out := slice(q.Path, page, clock)
 	if q.Max > 0 && len(out.Lines) > q.Max {
-		if q.After > 0 {
+		if q.Newer {
 			out.End = out.Lines[q.Max].Off
 			out.Lines = out.Lines[:q.Max]
 		} else {
@@ -173,27 +171,23 @@ func lineOf(page probe.Page, text string, near int64) int {
 	return best
 }
 
-// searchLog finds the newest line before q.Before that holds one of the words.
+// searchLog finds the nearest line that holds one of the words.
 func searchLog(ctx context.Context, p logReader, q tui.LogQuery, words []string, clock logClock) (tui.LogSlice, error) {
-	from := q.Before
-	if from < 0 {
-		from = 1 << 62
+	s := probe.LogSearch{Words: words, Fold: q.Fold, From: q.Before, Newer: q.Newer}
+	switch {
+	case q.Newer:
+		s.From = q.After
+	case q.Before < 0:
+		s.From = 1 << 62
 	}
-	best := int64(-1)
-	for _, w := range words {
-		off, err := p.SearchLog(ctx, q.Path, w, from, -1)
-		if errors.Is(err, probe.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return tui.LogSlice{}, err
-		}
-		best = max(best, off)
-	}
-	if best < 0 {
+	off, err := p.SearchLog(ctx, q.Path, s)
+	if errors.Is(err, probe.ErrNotFound) {
 		return tui.LogSlice{Path: q.Path, Hit: -1}, nil
 	}
-	return sliceAround(ctx, p, q.Path, best, clock)
+	if err != nil {
+		return tui.LogSlice{}, err
+	}
+	return sliceAround(ctx, p, q.Path, off, clock)
 }
 
 // sliceAround gives the lines around an offset, with the one that holds it as hit.
@@ -211,12 +205,16 @@ func sliceAround(ctx context.Context, p logReader, path string, off int64, clock
 	return out, nil
 }
 
-// slice turns a page into lines with their own times.
+// slice turns a page into lines with their own times; a line without one has
+// that of the line before.
 func slice(path string, page probe.Page, clock logClock) tui.LogSlice {
 	out := tui.LogSlice{Path: path, Start: page.Offset, End: page.End, Hit: -1}
+	var last time.Time
 	for i, text := range page.Lines {
-		at, _ := clock.stamp(text)
-		out.Lines = append(out.Lines, metrics.LogLine{At: at, Text: text, Off: page.Offsets[i]})
+		if at, known := clock.stamp(text); known {
+			last = at
+		}
+		out.Lines = append(out.Lines, metrics.LogLine{At: last, Text: text, Off: page.Offsets[i], Level: metrics.LineLevel(text)})
 	}
 	return out
 }
@@ -229,7 +227,7 @@ func offsetAt(ctx context.Context, p logReader, path string, t time.Time, clock 
 		return 0, err
 	}
 	lo, hi := int64(0), end.Size
-	for hi-lo > stampProbe {
+	for hi-lo > stampLast {
 		mid := lo + (hi-lo)/2
 		at, known, err := stampFrom(ctx, p, path, mid, hi, clock)
 		if err != nil {
@@ -243,7 +241,7 @@ func offsetAt(ctx context.Context, p logReader, path string, t time.Time, clock 
 	}
 	// Lines without a time belong to the one before them.
 	for from := lo; from < end.Size && from < lo+stampReach; {
-		page, err := p.LogSlice(ctx, path, from, 2*stampProbe)
+		page, err := p.LogSlice(ctx, path, from, stampLast+stampProbe)
 		if err != nil {
 			return 0, err
 		}

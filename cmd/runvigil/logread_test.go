@@ -46,12 +46,25 @@ func (f *fakeLog) LogSlice(_ context.Context, _ string, off, n int64) (probe.Pag
 	return page, nil
 }
 
-func (f *fakeLog) SearchLog(_ context.Context, _, pattern string, from int64, _ int) (int64, error) {
-	i := strings.LastIndex(f.text[:min(from, int64(len(f.text)))], pattern)
-	if i < 0 {
+func (f *fakeLog) SearchLog(_ context.Context, _ string, s probe.LogSearch) (int64, error) {
+	best := -1
+	text := f.text
+	if s.Fold {
+		text = strings.ToLower(text)
+	}
+	for _, w := range s.Words {
+		if s.Newer {
+			if i := strings.Index(text[s.From:], w); i >= 0 && (best < 0 || int(s.From)+i < best) {
+				best = int(s.From) + i
+			}
+			continue
+		}
+		best = max(best, strings.LastIndex(text[:min(s.From, int64(len(text)))], w))
+	}
+	if best < 0 {
 		return 0, probe.ErrNotFound
 	}
-	return int64(i), nil
+	return int64(best), nil
 }
 
 // longLog has one line a second from noon on, and lines without a time between.
@@ -90,7 +103,7 @@ func TestLogPages(t *testing.T) {
 	if err != nil || before.End != last.Start || len(before.Lines) != 4 {
 		t.Errorf("the page before ends at %d with %d lines, want %d", before.End, len(before.Lines), last.Start)
 	}
-	after, err := readLog(t.Context(), f, tui.LogQuery{Path: "/s.log", After: before.Start, Max: 4}, utc)
+	after, err := readLog(t.Context(), f, tui.LogQuery{Path: "/s.log", Newer: true, After: before.Start, Max: 4}, utc)
 	if err != nil || after.Start != before.Start || after.End != last.Start {
 		t.Errorf("the page after is %d to %d, want %d to %d", after.Start, after.End, before.Start, last.Start)
 	}
@@ -167,7 +180,7 @@ func (f *bigLog) LogSlice(_ context.Context, _ string, off, n int64) (probe.Page
 	return page, nil
 }
 
-func (f *bigLog) SearchLog(context.Context, string, string, int64, int) (int64, error) {
+func (f *bigLog) SearchLog(context.Context, string, probe.LogSearch) (int64, error) {
 	return 0, probe.ErrNotFound
 }
 
@@ -299,5 +312,23 @@ func TestLogOfARecording(t *testing.T) {
 	}
 	if _, err := logs.read(t.Context(), "/other.log", t0.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "no line of other.log") {
 		t.Errorf("a log that was not recorded: %v", err)
+	}
+}
+
+// Searching goes both ways, and errors are found by any of their words, nearest
+// first; the lines around a hit have their levels.
+func TestLogSearchBothWays(t *testing.T) {
+	f := longLog(300)
+	f.text = strings.Replace(f.text, "batch 100\n", "batch 100\nTraceback (most recent call last):\nValueError: early\n", 1)
+	old, err := readLog(t.Context(), f, tui.LogQuery{Path: "/s.log", Before: -1, Errors: true}, utc)
+	if err != nil || old.Hit < 0 || old.Lines[old.Hit].Text != "ValueError: early" || old.Lines[old.Hit].Level != 2 || old.Lines[old.Hit-1].Level != 2 {
+		t.Fatalf("errors: %+v %v", old.Hit, err)
+	}
+	newer, err := readLog(t.Context(), f, tui.LogQuery{Path: "/s.log", Newer: true, After: old.Lines[old.Hit].Off, Search: "decode batch 200", Fold: true}, utc)
+	if err != nil || newer.Hit < 0 || !strings.HasSuffix(newer.Lines[newer.Hit].Text, "batch 200") {
+		t.Errorf("newer: %+v %v", newer.Hit, err)
+	}
+	if first, err := readLog(t.Context(), f, tui.LogQuery{Path: "/s.log", Newer: true, Max: 3}, utc); err != nil || first.Start != 0 || len(first.Lines) != 3 {
+		t.Errorf("the beginning: %+v %v", first, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -129,19 +130,24 @@ func (l *recordedLog) LogSlice(_ context.Context, _ string, off, n int64) (probe
 	return page, nil
 }
 
-// SearchLog finds the newest line before an offset that holds a text, or with a
-// positive dir the next one from it on.
-func (l *recordedLog) SearchLog(_ context.Context, _, pattern string, from int64, dir int) (int64, error) {
-	if dir < 0 {
-		for i := l.index(from) - 1; i >= 0; i-- {
-			if bytes.Contains(l.lines[i].text, []byte(pattern)) {
-				return l.lines[i].off, nil
-			}
+// SearchLog finds the nearest line that fits.
+func (l *recordedLog) SearchLog(_ context.Context, _ string, s probe.LogSearch) (int64, error) {
+	fits := func(line recordedLine) bool {
+		text := string(line.text)
+		if s.Fold {
+			text = strings.ToLower(text)
+		}
+		return slices.ContainsFunc(s.Words, func(w string) bool { return strings.Contains(text, w) })
+	}
+	at := l.index(s.From)
+	if s.Newer {
+		if i := slices.IndexFunc(l.lines[at:], fits); i >= 0 {
+			return l.lines[at+i].off, nil
 		}
 		return 0, probe.ErrNotFound
 	}
-	for _, line := range l.lines[l.index(from):] {
-		if strings.Contains(string(line.text), pattern) {
+	for _, line := range slices.Backward(l.lines[:at]) {
+		if fits(line) {
 			return line.off, nil
 		}
 	}

@@ -245,8 +245,8 @@ func (l *logState) fold(b *Board, h metrics.LogHeader, raw []byte, at time.Time)
 		if cr := bytes.LastIndexByte(text, '\r'); cr >= 0 {
 			text = text[cr+1:] // what a terminal would show of a progress bar
 		}
-		s := string(text[:min(len(text), 4*lineCap)])
-		l.lines = append(l.lines, metrics.LogLine{At: stamp, Text: metrics.Clean(s, lineCap), Off: off, Level: lineLevel(text)})
+		s := metrics.Clean(string(text[:min(len(text), 4*lineCap)]), lineCap)
+		l.lines = append(l.lines, metrics.LogLine{At: stamp, Text: s, Off: off, Level: metrics.LineLevel(s)})
 		off += int64(n)
 	}
 	if listens {
@@ -291,26 +291,6 @@ func (l *logState) feed(b *Board, line []byte, at time.Time) (time.Time, bool) {
 		}
 	}
 	return t, ok && !t.After(at.Add(time.Minute))
-}
-
-var (
-	errorWords = [][]byte{[]byte("Traceback (most recent"), []byte("ERROR"), []byte("Error:"), []byte("Exception"), []byte("CRITICAL"), []byte("SIGQUIT"), []byte("Killed")}
-	warnWords  = [][]byte{[]byte("WARN"), []byte("Warning"), []byte("Retract"), []byte("retract")}
-)
-
-func lineLevel(b []byte) int8 {
-	b = b[:min(len(b), 400)]
-	for _, w := range errorWords {
-		if bytes.Contains(b, w) {
-			return 2
-		}
-	}
-	for _, w := range warnWords {
-		if bytes.Contains(b, w) {
-			return 1
-		}
-	}
-	return 0
 }
 
 // quiet is how long a log says nothing until a record that waits for more is taken as whole.

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -297,25 +298,53 @@ func screenReads(t *testing.T, n *localNode) {
 	if before.End != page.Offset {
 		t.Errorf("the page before ends at %d, this begins at %d", before.End, page.Offset)
 	}
-	at, err := p.SearchLog(ctx, log, "line 77 ", 0, 1)
+	at, err := p.SearchLog(ctx, log, LogSearch{Words: []string{"line 77 "}, Newer: true})
 	if err != nil || !strings.HasPrefix(b.String()[at:], "line 77 ") {
 		t.Errorf("forward: %d %v", at, err)
 	}
-	at, err = p.SearchLog(ctx, log, "line 1", int64(b.Len()), -1)
+	at, err = p.SearchLog(ctx, log, LogSearch{Words: []string{"line 1"}, From: int64(b.Len())})
 	if err != nil || !strings.HasPrefix(b.String()[at:], "line 1999 ") {
 		t.Errorf("backwards: %d %v", at, err)
 	}
-	at, err = p.SearchLog(ctx, log, "red", 0, 1)
+	at, err = p.SearchLog(ctx, log, LogSearch{Words: []string{"red"}, Newer: true})
 	if err != nil || at != 0 {
 		t.Errorf("first of many: %d %v", at, err)
 	}
-	if _, err = p.SearchLog(ctx, log, "no such text", 0, 1); err == nil {
-		t.Error("text that is not there was found")
+	if _, err = p.SearchLog(ctx, log, LogSearch{Words: []string{"no such text"}, Newer: true}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("text that is not there: %v", err)
+	}
+	at, err = p.SearchLog(ctx, log, LogSearch{Words: []string{"LINE 78 ", `no \n such`, "LINE 79 "}, Fold: true, From: int64(b.Len())})
+	if err != nil || !strings.HasPrefix(b.String()[at:], "line 79 ") {
+		t.Errorf("any of several, case ignored: %d %v", at, err)
+	}
+	if _, err = p.SearchLog(ctx, log, LogSearch{Words: []string{"LINE 78 "}, From: int64(b.Len())}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("capitals were ignored: %v", err)
+	}
+	// A slice at a time: what lies across two slices is found too.
+	wide := write(t, dir+"/wide.log", strings.Repeat(strings.Repeat("w", 99)+"\n", searchSlice/100-1)+strings.Repeat("x", 150)+" needle\n"+strings.Repeat("y\n", 1<<20))
+	for _, newer := range []bool{false, true} {
+		s := LogSearch{Words: []string{"needle"}, From: 1 << 40, Newer: newer}
+		if newer {
+			s.From = 0
+		}
+		if at, err = p.SearchLog(ctx, wide, s); err != nil || at != (searchSlice/100-1)*100 {
+			t.Errorf("across two slices, newer %v: %d %v", newer, at, err)
+		}
 	}
 	rows := write(t, dir+"/r.jsonl", `{"a":1}`+"\n"+`{"text":"`+strings.Repeat("w", 40_000)+`"}`+"\n"+`{"torn`)
 	row, err := p.NewestRow(ctx, rows)
-	if err != nil || !strings.HasPrefix(row, `{"text":"www`) || len(row) != 40_011 {
-		t.Errorf("newest row: %d bytes, %v", len(row), err)
+	if err != nil || !strings.HasPrefix(row.Text, `{"text":"www`) || len(row.Text) != 40_011 || row.Bytes != 40_011 || !row.Torn {
+		t.Errorf("newest row: %d bytes, %v", len(row.Text), err)
+	}
+	for name, tail := range map[string]string{"ended": "", "torn": `{"torn`, "torn and long": strings.Repeat("t", 3<<20)} {
+		long := write(t, dir+"/long.jsonl", `{"a":1}`+"\n"+`{"text":"`+strings.Repeat("w", 10<<20)+`"}`+"\n"+tail)
+		row, err = p.NewestRow(ctx, long)
+		if err != nil || !strings.HasPrefix(row.Text, `{"text":"www`) || row.Bytes != 10<<20+11 || row.Torn != (tail != "") || len(row.Text) > rowMost+8 {
+			t.Errorf("a row of 10 MiB, %s: %d of %d bytes, %v", name, len(row.Text), row.Bytes, err)
+		}
+	}
+	if _, err = p.NewestRow(ctx, write(t, dir+"/one.jsonl", strings.Repeat("t", 2<<20))); !errors.Is(err, ErrNotFound) {
+		t.Errorf("one row that is not ended: %v", err)
 	}
 	if _, err = p.NewestRow(ctx, dir+"/none"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("missing file: %v", err)

@@ -83,15 +83,16 @@ nd() { # how many, directories
 }
 
 # Offsets (from the slice's start) of the lines that hold one of the strings in
-# A, one a line, at most 400.
+# A, one a line, at most 400: the last ones, or with H=head the first. X=-i
+# ignores the case of letters.
 gr() { # offset, bytes, path
 	if [ -z "$B" ]; then
 		if [ "$(printf 'a\nb\n' | grep -abF b)" = 2:b ]; then B=1; else B=0; fi
 	fi
 	if [ "$B" = 1 ]; then
-		rdm "$1" "$2" "$3" | grep -abF -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 400
+		rdm "$1" "$2" "$3" | grep -abF $X -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 400
 	else
-		for n in $(rdm "$1" "$2" "$3" | grep -nF -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 40); do
+		for n in $(rdm "$1" "$2" "$3" | grep -nF $X -e "$A" | sed -n 's/^\([0-9]*\):.*/\1/p' | ${H:-tail} -n 40); do
 			rdm "$1" "$2" "$3" | head -n $((n - 1)) | wc -c
 		done
 	fi
