@@ -189,7 +189,17 @@ func TestNewestRow(t *testing.T) {
 		d.Press("o", "enter").See("newest row of B2_opencodeinstruct.jsonl", "oc-1", "tokens: 4012", "enter unfolds", "none: null", "***", "(its start)").NotSee("END", "sk-abcdef", "\u009b", "\u202e", "\x1b")
 		d.Press("enter", "G").See("END").Press("g").See("oc-1").Press("j", "k", "ctrl+d", "ctrl+u", "esc").NotSee("oc-1")
 		d.act.row = Row{JSON: []byte(`not json at all`)}
-		d.Press("enter").See("not json at all").Press("esc")
+		d.Press("enter").See("not json at all", "this is not JSON").Press("esc")
+		d.act.row = Row{JSON: []byte(`{"id":"x","ids":[1,2,3],"deep":{"a":[{"b":1}]}} {`), Torn: true}
+		d.Press("enter").See("this is not JSON: there is more behind its end", "a further row is not ended").Press("esc")
+		d.act.row.JSON = d.act.row.JSON[:len(d.act.row.JSON)-2]
+		d.Press("enter").See("ids: [1, 2, 3]", "b: 1").NotSee("not JSON").Press("esc")
+		d.act.row = Row{JSON: []byte(`{"id":"big","text":"` + strings.Repeat("w", 500_000)), Bytes: 10 << 20}
+		d.Press("enter").See("id: big", "only its first 500 kB are shown", "10.5 MB (its start)", "text: wwww", "characters, enter unfolds").Press("esc")
+		for _, bad := range []string{strings.Repeat("[", 500_000), strings.Repeat(`{"a":`, 90_000), `{"n":[` + strings.Repeat(`{"a":1},`, 60_000) + `1]}`, "\x1b]52;c;eA==\a" + strings.Repeat("\u202e", 1000)} {
+			d.act.row = Row{JSON: []byte(bad), Bytes: int64(len(bad))}
+			d.Press("enter").See("newest row of").NotSee("\x1b", "\u202e").Press("enter", "G", "k", "esc")
+		}
 		d.act.fail = errNode
 		d.Press("enter").See("newest row: node unreachable")
 		d.act.fail, d.act.row = nil, Row{}
