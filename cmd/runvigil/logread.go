@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,11 @@ func readLog(ctx context.Context, p logReader, q tui.LogQuery, clock logClock) (
 		if err != nil {
 			return tui.LogSlice{}, err
 		}
-		return sliceAround(ctx, p, q.Path, off, clock)
+		out, err := sliceAround(ctx, p, q.Path, off, clock)
+		if err == nil && !slices.ContainsFunc(out.Lines, func(l metrics.LogLine) bool { return !l.At.IsZero() }) {
+			out.Hit, out.Missing = -1, "the lines of "+path.Base(q.Path)+" do not tell their time"
+		}
+		return out, err
 	}
 	from := int64(-pageBytes)
 	n := int64(pageBytes)

@@ -332,3 +332,10 @@ func TestLogSearchBothWays(t *testing.T) {
 		t.Errorf("the beginning: %+v %v", first, err)
 	}
 }
+
+func TestLogWithoutTimes(t *testing.T) {
+	f := &fakeLog{text: strings.Repeat("100%|##########| 80/80\n", 50_000)}
+	if got, err := readLog(t.Context(), f, tui.LogQuery{Path: "/c.log", At: t0}, utc); err != nil || got.Hit >= 0 || got.Missing == "" {
+		t.Errorf("hit %d, %q, %v", got.Hit, got.Missing, err)
+	}
+}
