@@ -186,6 +186,8 @@ type Server struct {
 	Evicted Figure
 	// Repeating is since when every draft is accepted at a constant rate, zero not so.
 	Repeating time.Time
+	// Stuck tells that the engine waits in vain for its workers (vLLM), nil not so.
+	Stuck *CauseFact
 	// Aborting is when the counter of aborted requests last rose, zero not seen.
 	Aborting time.Time
 	// NewRequest is when the newest new request was taken into a batch.
@@ -362,6 +364,7 @@ type Client struct {
 	Conns          int
 	Host           string // peer address of a remote client
 	Progress       Progress
+	Cores          Figure // processors that its own process used over the last 2 minutes
 	Causes         []CauseFact
 	// LogOnlyHeader: its log has nothing but nohup's first line.
 	LogOnlyHeader bool

@@ -20,6 +20,28 @@ type clientState struct {
 	writes    []string
 	argvFiles []string
 	endedAt   time.Time
+	kernel    *metrics.CauseFact // how the kernel ended it
+	cpu       []cpuPoint         // the last coresSpan
+}
+
+// cpuPoint is a reading of a process's CPU time in clock ticks.
+type cpuPoint struct {
+	at    time.Time
+	ticks int64
+}
+
+// coresSpan is the time over which a client's use of CPU is measured.
+const coresSpan = 2 * time.Minute
+
+// works notes the CPU time of the client's process.
+func (c *clientState) works(at time.Time, ticks int64, hz int) {
+	for len(c.cpu) > 1 && at.Sub(c.cpu[1].at) >= coresSpan {
+		c.cpu = c.cpu[1:]
+	}
+	c.cpu = append(c.cpu, cpuPoint{at, ticks})
+	if first := c.cpu[0]; at.Sub(first.at) >= coresSpan/2 && ticks >= first.ticks {
+		c.c.Cores = metrics.Known(float64(ticks-first.ticks)/float64(max(hz, 1))/at.Sub(first.at).Seconds(), at, aliveEvery, "/proc/PID/stat")
+	}
 }
 
 func (c *clientState) alive() bool { return c.c.State == "running" || c.c.State == "stopped" }
@@ -269,6 +291,12 @@ func (b *Board) endClient(c *clientState, at time.Time) {
 		return
 	}
 	c.gone(at)
+	for i := len(b.kernel) - 1; i >= 0 && c.kernel == nil; i-- {
+		if k := &b.kernel[i]; k.killed([]int{c.c.PID}) && !k.fact.At.Before(c.c.Started) {
+			f := k.fact
+			c.kernel = &f
+		}
+	}
 	b.event(metrics.Event{At: at, Kind: "client", Text: fmt.Sprintf("client %d ended", c.c.PID), Ref: c.c.ID})
 }
 

@@ -33,6 +33,10 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 		return
 	}
 	out.Flags = sec.flags
+	if sec.stuckFor >= stuckWaits && s.alive() {
+		f := sec.stuck
+		out.Stuck = &f
+	}
 	out.NewRequest, out.Repeating = sec.level.started, sec.repeats
 	if len(sec.retracts) > 0 {
 		out.RetractedSince = row(sec.retracts, now)
@@ -48,6 +52,10 @@ func (b *Board) fillFacts(out *metrics.Server, s *serverState, sec *section) {
 		}
 	}
 }
+
+// stuckWaits is how many seconds an engine waits for its workers before that is
+// more than a long step.
+const stuckWaits = 180
 
 // moves notes when the counters of the host tier last rose.
 func (p *promState) moves(at time.Time, loaded, evicted, wasLoaded, wasEvicted float64, known bool) {

@@ -26,7 +26,7 @@ func (b *Board) applyKernel(f metrics.Frame) {
 		data = append(data[:n:n], '\n') // frames hold whole lines
 	}
 	b.kernelLog.Feed(data, func(e *kernel.Event) {
-		if e.Class == "" || e.Kind == kernel.KindOOMTask || e.Kind == kernel.KindReaped {
+		if e.Class == "" || e.Kind == kernel.KindReaped {
 			return
 		}
 		k := kernelFact{
@@ -36,9 +36,19 @@ func (b *Board) applyKernel(f metrics.Frame) {
 		if slices.ContainsFunc(b.kernel, func(o kernelFact) bool { return o.fact.Line == k.fact.Line && o.kind == k.kind }) {
 			return // a new session reads the same log again
 		}
+		if e.Kind == kernel.KindOOMTask && slices.ContainsFunc(b.kernel, func(o kernelFact) bool {
+			return o.fact.Class == e.Class && k.fact.At.Sub(o.fact.At).Abs() < time.Minute
+		}) {
+			return // the first row stands for the table, a victim for it all
+		}
 		b.kernel = append(b.kernel, k)
 		if !e.Consequence {
 			b.event(metrics.Event{At: k.fact.At, Kind: "crash", Text: metrics.Cut("kernel: "+e.Text, 160), Ref: "kernel"})
+		}
+		for _, c := range b.clients {
+			if !c.alive() && k.killed([]int{c.c.PID}) {
+				c.kernel = &k.fact
+			}
 		}
 		for _, s := range b.servers {
 			if !s.alive() && len(s.kernel) == 0 && k.killed(s.s.Tree) {

@@ -71,3 +71,21 @@ func TestPlainReadsAreASign(t *testing.T) {
 		t.Errorf("nothing is read any more: %+v", p)
 	}
 }
+
+// A server whose log cannot be read and that has run for long is no start that
+// hangs; nor is one that refuses an answer.
+func TestOldServerWithoutALogIsNoStart(t *testing.T) {
+	old := sglangProc(10, "--port", "8000")
+	old.Start = ticksAgo(7200)
+	r := newRig(t)
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{old}})
+	if v := r.tick(time.Minute).Server(); v.State != metrics.ServerUnknown {
+		t.Errorf("state %s", v.State)
+	}
+	r = newRig(t)
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{sglangProc(10, "--port", "8000")}})
+	r.http(8000, "/server_info", 401, "")
+	if v := r.tick(time.Minute).Server(); v.State != metrics.ServerIdle {
+		t.Errorf("state %s behind a key", v.State)
+	}
+}

@@ -261,6 +261,7 @@ func (b *Board) applyAlive(f metrics.Frame, list []metrics.Alive) {
 			b.serverGone(s, f.At)
 		}
 		if c := b.clientByID(id); c != nil {
+			c.works(f.At, a.CPU, b.session.HZ)
 			switch state := clientWord(a.State); {
 			case state == "gone":
 				b.endClient(c, f.At)

@@ -68,6 +68,8 @@ type section struct {
 	health   time.Time // newest failed health check
 	noStats  bool      // vLLM: no line of figures will come
 	jit      time.Time
+	stuck    metrics.CauseFact // vLLM: the engine waits for its workers
+	stuckFor float64           // seconds, since the newest batch
 }
 
 type fault struct {

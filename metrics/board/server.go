@@ -19,6 +19,8 @@ const (
 	// loadsFresh is how long an answer of /v1/loads speaks for the present.
 	loadsFresh = 30 * time.Second
 	sectionLag = 30 * time.Second
+	// startMost is how long a start takes at most whose log cannot be read.
+	startMost = time.Hour
 	// catchUp is the time that logs get to be read up to date after a broken link.
 	catchUp = 15 * time.Second
 )
@@ -171,13 +173,15 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		ready = sec.at // its start was not read, and it has work
 	default:
 		for _, p := range []string{"/v1/loads", "/server_info", "/metrics", "/health"} {
-			if ep := s.http[p]; ep != nil && !ep.ok.IsZero() {
+			// A key that is refused, or a path that is not there, is an answer too.
+			if ep := s.http[p]; ep != nil && (!ep.ok.IsZero() || ep.status >= 400 && ep.status < 500) {
 				ready = s.s.Started
 			}
 		}
 	}
 	if ready.IsZero() {
-		if s.listening && s.scheduler && sec == nil {
+		// Without a word of it, one that is old enough may long have started.
+		if sec == nil && (s.listening && s.scheduler || s.log == "" && now.Sub(s.s.Started) > startMost) {
 			return metrics.ServerUnknown, s.firstSeen
 		}
 		return metrics.ServerStarting, s.s.Started

@@ -160,6 +160,14 @@ func (b *Board) snapshotClients(data []metrics.Dataset) []metrics.Client {
 			fromLog(b, &o, l)
 			c.c.Progress = o.Progress
 		}
+		if c.kernel != nil {
+			for i := range o.Causes {
+				o.Causes[i].Primary = false
+			}
+			f := *c.kernel
+			f.Primary = true
+			o.Causes = append(o.Causes, f)
+		}
 		out = append(out, o)
 	}
 	return out

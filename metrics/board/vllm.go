@@ -2,6 +2,7 @@ package board
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -77,6 +78,10 @@ func (w *work) vllmEvent(e *vllm.Event) {
 			s.accept = metrics.Known(e.Spec.AcceptLen.V, t, vllmEvery, sourceLog)
 			w.accept.Add(t, e.Spec.AcceptLen.V)
 		}
+	case vllm.KindWait:
+		if !strings.HasPrefix(e.Proc, "Worker") { // an idle worker waits too, for work
+			w.engineWaits(s, e, t)
+		}
 	case vllm.KindAccess:
 		w.access(s, e.Access.Method, e.Access.Path, e.Access.Status, t)
 	case vllm.KindStartup:
@@ -106,6 +111,20 @@ func (w *work) vllmFaults(s *section, st *vllm.Start, t time.Time) {
 	}
 }
 
+// engineWaits notes that the engine got no answer from its workers for another while.
+func (w *work) engineWaits(s *section, e *vllm.Event, t time.Time) {
+	waited := max(e.Wait.Seconds.V, 0)
+	if s.stuckFor == 0 {
+		s.stuck = metrics.CauseFact{Class: metrics.CauseServerHung, At: t.Add(-time.Duration(waited * float64(time.Second))), Rank: e.Proc}
+		if w.numbered {
+			s.stuck.LineNo = e.Line
+		}
+	}
+	s.stuckFor += waited
+	s.stuck.Detail = fmt.Sprintf("the engine has waited for its workers for %.0f s", s.stuckFor)
+	s.stuck.Line = s.stuck.Detail
+}
+
 const vllmEvery = 10 * time.Second
 
 func (w *work) vllmBatch(s *section, bt *vllm.Batch, t time.Time) {
@@ -129,7 +148,7 @@ func (w *work) vllmBatch(s *section, bt *vllm.Batch, t time.Time) {
 		return
 	}
 	if !bt.Still() {
-		s.lastBatch = t
+		s.lastBatch, s.stuckFor = t, 0
 	}
 	w.take(s, int16(max(bt.Engine, 0)), r, t)
 	if bt.Still() {

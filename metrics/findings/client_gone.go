@@ -146,20 +146,32 @@ func goneCondition(in *Input, c *metrics.Client) Condition {
 	if v := in.Snap.Server(); v != nil && v.Running.Known {
 		out.Evidence = append(out.Evidence, figureEvidence(fmt.Sprintf("server has %s running, %s queued", metrics.Count(v.Running.V), metrics.FigureText(v.Queued, metrics.Count)), v.Running))
 	}
+	told := ""
 	out.Why = "its process ended"
 	out.Cause = metrics.CauseKilledUnknown
 	for _, f := range c.Causes {
 		if f.Primary {
 			out.Cause, out.Why = f.Class, causeInfo(f.Class).Meaning
-			out.Evidence = append(out.Evidence, metrics.Evidence{Text: f.Line, Source: "client log", At: f.At})
+			told = ": " + causeWords(metrics.CauseFact{Class: f.Class})
+			source := logSource("client log", f.LineNo)
+			if f.Class == metrics.CauseHostOOMKilled {
+				source = "kernel log"
+			} else {
+				out.Log = logPlace(c.Log.Path, &f)
+			}
+			out.Evidence = append(out.Evidence, metrics.Evidence{Text: f.Line, Source: source, At: f.At})
 		}
 	}
+	out.Title += told
 	if c.LastLine != "" {
 		out.Evidence = append(out.Evidence, metrics.Evidence{Text: "its log last said: " + c.LastLine, Source: base(c.Log.Path)})
 	}
 	out.Advice = "read the end of its log, then start it again; the server waits for work"
 	if in.Snap.Config.ClientResumable && in.Snap.Config.ClientCommand != "" {
 		out.Advice = "start it again: " + in.Snap.Config.ClientCommand
+	}
+	if out.Cause == metrics.CauseHostOOMKilled {
+		out.Advice = "free host memory first, or the kernel ends it again; " + out.Advice
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -13,11 +14,12 @@ var hostMemoryLow = Detector{
 	ID:    "host-memory-low",
 	Means: "The host is short of memory: the kernel may kill the server or the client next.",
 	Needs: "/proc/meminfo",
-	When:  "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named.",
+	When:  "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named. Or the kernel's OOM killer ran within the last hour and no server's or client's end tells of it (info where only a container reached its own limit).",
 	Do:    "Lower --hicache-size (1e9 bytes a rank), or end what else takes memory.",
 	For:   30 * time.Second,
 	Clear: 60 * time.Second,
 	Check: func(in *Input, out *Output) {
+		kernelOOM(in, out)
 		m := in.Snap.Sys
 		if !m.MemAvail.Known || !m.MemTotal.Known || m.MemTotal.V <= 0 {
 			return
@@ -47,6 +49,50 @@ var hostMemoryLow = Detector{
 		}
 		out.Raise(c)
 	},
+}
+
+// kernelOOM tells of the kernel's OOM killer where it ended something that is no
+// server and no client, or nobody whose name the log still has.
+func kernelOOM(in *Input, out *Output) {
+	told := func(k *metrics.CauseFact) bool {
+		same := func(f metrics.CauseFact) bool { return f.Line == k.Line }
+		return slices.ContainsFunc(in.Snap.Servers, func(v metrics.Server) bool { return slices.ContainsFunc(v.Causes, same) }) ||
+			slices.ContainsFunc(in.Snap.Clients, func(c metrics.Client) bool { return slices.ContainsFunc(c.Causes, same) })
+	}
+	for i := len(in.Snap.Kernel) - 1; i >= 0; i-- {
+		k := &in.Snap.Kernel[i]
+		if k.Class != metrics.CauseHostOOMKilled || in.now().Sub(k.At) > in.seconds("xid_shown_s") {
+			continue
+		}
+		if told(k) {
+			return // its table and what followed belong to it
+		}
+		c := Condition{
+			Subject: "oom", Severity: metrics.SeverityWarning, Cause: k.Class, Since: k.At,
+			Title:    "the kernel's OOM killer ran at " + in.clock(k.At) + ": " + metrics.Cut(k.Line, 120),
+			Why:      "the node ran out of memory, and the server or the client may be next",
+			Evidence: []metrics.Evidence{{Text: k.Line, Source: "kernel log", At: k.At}},
+			Advice:   "find what takes host memory (ps aux --sort -rss | head)",
+		}
+		victim := slices.IndexFunc(in.Snap.Kernel[:i+1], func(o metrics.CauseFact) bool { return o.Class == k.Class && o.Primary && k.At.Sub(o.At) < time.Minute })
+		switch {
+		case !k.Primary && victim >= 0:
+			continue // the victim's line says more
+		case !k.Primary:
+			c.Title = "the kernel's OOM killer ran at " + in.clock(k.At) + "; whom it ended is not in what is left of its log"
+		case ofContainer(k):
+			c.Severity = metrics.SeverityInfo
+			c.Why = "a container reached its own memory limit; the node itself had memory"
+			c.Advice = "raise that container's memory limit, if it is yours"
+		}
+		out.Raise(c)
+		return
+	}
+}
+
+// ofContainer tells whether a container's own limit was reached, not the node's memory.
+func ofContainer(f *metrics.CauseFact) bool {
+	return strings.Contains(f.Line, "Memory cgroup") || strings.Contains(f.Line, "CONSTRAINT_MEMCG")
 }
 
 var shmFull = Detector{

@@ -12,12 +12,14 @@ var rowsStalled = Detector{
 	ID:    "rows-stalled",
 	Means: "The server finishes requests but rows do not reach the file.",
 	Needs: "finished requests (/metrics or access lines) and a dataset",
-	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands. Quiet in the first generation after a start, and for writers that write in batches.",
+	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes (warning). Quiet in the first generation after a start, and for writers that write in batches.",
 	Do:    "By cause: start the client again, free the disk, or look at the file that grows instead.",
 	For:   20 * time.Second,
 	Clear: 20 * time.Second,
 	Check: func(in *Input, out *Output) {
-		clientInTrouble(in, out)
+		if !clientInTrouble(in, out) {
+			clientIdle(in, out)
+		}
 		v := in.generating()
 		if v == nil || !in.linkUp() || v.Gen.Ramp || !v.Finished.Known {
 			return // in the ramp the first requests are still under way
@@ -59,10 +61,10 @@ var troubles = []metrics.Cause{metrics.CauseTooManyFiles, metrics.CauseDiskFull,
 
 // clientInTrouble raises what a living client's log says, where no row lands and
 // the server is idle: its work waits in the client.
-func clientInTrouble(in *Input, out *Output) {
+func clientInTrouble(in *Input, out *Output) bool {
 	v := in.Snap.Server()
 	if v == nil || v.State != metrics.ServerIdle || !in.linkUp() || in.Snap.Job.Done {
-		return
+		return false
 	}
 	for i := range in.Snap.Clients {
 		c := &in.Snap.Clients[i]
@@ -78,6 +80,47 @@ func clientInTrouble(in *Input, out *Output) {
 			Why:   info.Meaning, Advice: info.Advice,
 			Evidence: []metrics.Evidence{{Text: f.Line, Source: logSource("client log", f.LineNo), At: f.At}, {Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
 		})
+		return true
+	}
+	return false
+}
+
+// clientIdle raises a living client that has work left and does none: the server
+// is idle, no row lands and its log stands still (or is held back) for long.
+func clientIdle(in *Input, out *Output) {
+	v := in.Snap.Server()
+	if v == nil || v.State != metrics.ServerIdle || !in.linkUp() || in.Snap.Job.Done {
+		return
+	}
+	for i := range in.Snap.Clients {
+		c := &in.Snap.Clients[i]
+		bar := c.Progress.Known && c.Progress.Total > 0 && c.Progress.Done < c.Progress.Total
+		if !alive(c) || c.PID == 0 || !bar && !below(in) || c.Cores.Known && c.Cores.V > 0.2 {
+			continue // one that computes is busy with something else
+		}
+		since := latest(latest(v.Since, lastRow(in)), latest(c.Started, c.Log.Mtime))
+		still := in.now().Sub(since)
+		if still < in.seconds("client_idle_s") {
+			continue
+		}
+		cond := Condition{
+			Subject: c.ID, Severity: metrics.SeverityWarning, Since: since, Log: metrics.LogPlace{Path: c.Log.Path},
+			Title:    fmt.Sprintf("%s lives and sends nothing for %s", who(c), metrics.Age(still)),
+			Why:      "it has work left, the server waits, and neither a row nor a line of its log comes",
+			Advice:   fmt.Sprintf("look at what it waits for (py-spy dump --pid %d); a client that does not come back has to be started again", c.PID),
+			Evidence: []metrics.Evidence{{Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
+		}
+		if c.State == "stopped" {
+			cond.Why, cond.Advice = "it was stopped by a signal (state T)", fmt.Sprintf("kill -CONT %d", c.PID)
+		}
+		if bar {
+			cond.Title += fmt.Sprintf(", %s of %s done", metrics.Count(float64(c.Progress.Done)), metrics.Count(float64(c.Progress.Total)))
+			cond.Evidence = append(cond.Evidence, metrics.Evidence{Text: c.Progress.Source, Source: base(c.Log.Path), At: c.Log.Mtime})
+		} else if in.Snap.Job.Rows.Known && in.Snap.Job.Target.Rows > 0 {
+			cond.Title += fmt.Sprintf(", rows at %s of %s", metrics.Count(in.Snap.Job.Rows.V), metrics.Count(float64(in.Snap.Job.Target.Rows)))
+			cond.Evidence = append(cond.Evidence, metrics.Evidence{Text: "last row at " + in.clock(lastRow(in)), Source: "row count", At: lastRow(in)})
+		}
+		out.Raise(cond)
 		return
 	}
 }

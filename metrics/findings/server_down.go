@@ -250,6 +250,9 @@ func memoryAdvice(v *metrics.Server, p metrics.CauseFact) string {
 	case p.Class == metrics.CauseCaptureOOM:
 		return "lower " + below + ", or the largest captured batch size"
 	case p.Class == metrics.CauseStartupHostCache, p.Class == metrics.CauseHostNoMemory, p.Class == metrics.CauseHostOOMKilled:
+		if p.Class == metrics.CauseHostOOMKilled && ofContainer(&p) {
+			return "raise the memory limit of the server's container, or " + hostAdvice(v, p.Class) + "; the node itself had memory"
+		}
 		return hostAdvice(v, p.Class)
 	case p.Class == metrics.CauseKVPoolExhausted:
 		if v.Engine == "vllm" {

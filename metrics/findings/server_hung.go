@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -11,7 +12,7 @@ var serverHung = Detector{
 	ID:    "server-hung",
 	Means: "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
 	Needs: "the server's log, or /metrics",
-	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s.",
+	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
 	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
 	Check: func(in *Input, out *Output) {
@@ -20,7 +21,7 @@ var serverHung = Detector{
 		}
 		for i := range in.Snap.Servers {
 			v := &in.Snap.Servers[i]
-			if unanswered(in, v, out) {
+			if unanswered(in, v, out) || waitsForWorkers(in, v, out) {
 				continue
 			}
 			if v.State != metrics.ServerServing && v.State != metrics.ServerHung && v.State != metrics.ServerDraining {
@@ -71,6 +72,24 @@ var serverHung = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// waitsForWorkers raises an engine that says itself that its workers do not
+// answer, while nothing is compiled and no request was answered since.
+func waitsForWorkers(in *Input, v *metrics.Server, out *Output) bool {
+	f := v.Stuck
+	if f == nil || !up(v) || latest(v.LastBatch, v.LastToken).After(f.At) || compiling(v) || in.compilers() || strings.Contains(v.Phase.Name, "compil") {
+		return false
+	}
+	out.Raise(Condition{
+		Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: f.At, Log: logPlace(v.Log.Path, f),
+		Title:    "hung: " + f.Detail + ", since " + in.clock(f.At),
+		Why:      "its workers hang in a step, and /health may answer 200 all the same",
+		Advice:   "collect stacks (py-spy dump --pid of a worker), look for an Xid in dmesg, then restart the server",
+		Evidence: []metrics.Evidence{{Text: f.Detail, Source: logSource("log", f.LineNo), At: f.At}},
+		Graph:    metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: v.ID},
+	})
+	return true
 }
 
 // compiling tells whether silence is explained by kernels that are being built.
