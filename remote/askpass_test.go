@@ -58,6 +58,11 @@ func TestAskpass(t *testing.T) {
 		}
 	}
 	s.close()
+	for i, q := range p.asked {
+		if again := i == 4; q.Again != again {
+			t.Errorf("question %d (%s) comes again: %v", i, q.Text, q.Again)
+		}
+	}
 	if p.asked[0].Host != "gpu7" || p.asked[0].Key != "/k" || !a.prompted {
 		t.Errorf("asked %+v", p.asked[0])
 	}

@@ -286,7 +286,6 @@ func (k *keyring) unlock(file string, pem []byte) (ssh.Signer, error) {
 		if !errors.Is(err, x509.IncorrectPasswordError) {
 			return nil, err
 		}
-		text = fmt.Sprintf("That was not the passphrase of %s. Enter it again", file)
 	}
 	return nil, errors.New("wrong passphrase")
 }

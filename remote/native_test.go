@@ -269,7 +269,7 @@ func TestNativePassphrase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.asked) != 2 || p.asked[0].Kind != PromptPassphrase || p.asked[0].Key != path || !c.Info().Prompted {
+		if len(p.asked) != 2 || p.asked[0].Kind != PromptPassphrase || p.asked[0].Key != path || p.asked[0].Again || !p.asked[1].Again || !c.Info().Prompted {
 			t.Errorf("asked %+v, info %+v", p.asked, c.Info())
 		}
 	})

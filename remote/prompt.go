@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -49,6 +50,9 @@ type Prompt struct {
 	KeyType     string // of a host key, e.g. "ED25519"
 	Fingerprint string // SHA256:… of a host key
 	Echo        bool   // the answer may be shown while it is typed
+	// Again says that the same was answered before in this login: that answer
+	// was refused.
+	Again bool
 }
 
 // Prompter asks a person. Ask may block for minutes; when ctx ends the
@@ -78,12 +82,18 @@ type asker struct {
 	prompted   bool       // something was answered that a reconnect would ask again
 	unanswered *Prompt    // the first question that nobody was there for
 	canceled   bool
+	answered   []Prompt // what was answered so far
 }
 
 func (a *asker) ask(ctx context.Context, p Prompt) (string, error) {
 	if p.Host == "" {
 		p.Host = a.target.String()
 	}
+	a.mu.Lock()
+	p.Again = slices.ContainsFunc(a.answered, func(o Prompt) bool {
+		return p.Kind != PromptTouch && p.Kind != PromptHostKey && o.Kind == p.Kind && o.Text == p.Text && o.Host == p.Host && o.Key == p.Key
+	})
+	a.mu.Unlock()
 	if a.prompter == nil {
 		return "", a.nobody(p)
 	}
@@ -107,6 +117,7 @@ func (a *asker) ask(ctx context.Context, p Prompt) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	a.answered = append(a.answered, p)
 	return answer, nil
 }
 

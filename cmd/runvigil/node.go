@@ -63,13 +63,39 @@ func (o *options) openDemo(ctx context.Context, name, scenario string) (*node, e
 		return nil, errors.Join(err, sim.Close())
 	}
 	n := &node{
-		name: name, target: target, config: sim.Config, starts: sim.History, root: sim.RootPID, state: state{sim.State},
+		name: name, target: target, config: over(sim.Config, o.file.ForNode(name)), starts: sim.History, root: sim.RootPID, state: state{sim.State},
 		dial:  remote.Options{Dialer: remote.DialerNative, HostKey: sim.HostKey, Signer: sim.Signer, Plain: true},
 		close: func() { _ = sim.Close() },
 	}
 	n.config.Node = name
 	n.config.Interval = o.interval
 	return n, nil
+}
+
+// over lays what the user wrote over what the simulated node brings with it.
+func over(base, own metrics.Config) metrics.Config {
+	for _, l := range []struct{ to, from *[]string }{
+		{&base.Datasets, &own.Datasets}, {&base.ClientLogs, &own.ClientLogs}, {&base.ServerLogs, &own.ServerLogs}, {&base.Logs, &own.Logs},
+	} {
+		if len(*l.from) > 0 {
+			*l.to = *l.from
+		}
+	}
+	if len(own.Targets) > 0 {
+		base.Targets = own.Targets
+	}
+	if len(own.Guards) > 0 {
+		base.Guards = own.Guards
+	}
+	if own.ClientCommand != "" {
+		base.ClientCommand, base.ClientResumable = own.ClientCommand, own.ClientResumable
+	}
+	base.ServerCommand, base.GuardsFile = first(own.ServerCommand, base.ServerCommand), first(own.GuardsFile, base.GuardsFile)
+	if own.Endpoint != nil {
+		base.Endpoint = own.Endpoint
+	}
+	base.Thresholds, base.Expected = own.Thresholds, base.Expected || own.Expected
+	return base
 }
 
 func knownScenario(name string) bool {

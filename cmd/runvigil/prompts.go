@@ -79,6 +79,9 @@ func shownPrompt(id int, q remote.Prompt) tui.Prompt {
 	if !q.Echo && out.Kind == tui.PromptText && q.Kind != remote.PromptOTP {
 		out.Kind = tui.PromptSecret
 	}
+	if q.Again {
+		out.Text = "That was refused: it was not the right answer. " + out.Text
+	}
 	out.Title = metrics.Clean(out.Title, 200)
 	return out
 }

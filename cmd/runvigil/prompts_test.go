@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/remote"
 	"github.com/runvigil/runvigil/tui"
 )
@@ -55,4 +58,30 @@ func TestPromptIsWithdrawn(t *testing.T) {
 			t.Errorf("after the end %+v is shown, want the question withdrawn", q)
 		}
 	})
+}
+
+// A refused answer is said to be refused.
+func TestPromptThatComesAgain(t *testing.T) {
+	q := remote.Prompt{Kind: remote.PromptPassphrase, Key: "/k", Text: "Enter passphrase for key '/k':"}
+	if p := shownPrompt(1, q); strings.Contains(p.Text, "refused") {
+		t.Errorf("the first question says %q", p.Text)
+	}
+	q.Again = true
+	if p := shownPrompt(2, q); !strings.HasPrefix(p.Text, "That was refused") || !strings.Contains(p.Text, "/k") {
+		t.Errorf("the second question says %q", p.Text)
+	}
+}
+
+// What the user writes of the simulated node holds there, over what it brings.
+func TestDemoTakesTheConfiguration(t *testing.T) {
+	brought := metrics.Config{Targets: []metrics.ConfigTarget{{Rows: 88_000}}, Guards: []metrics.Guard{{Flag: "kv-cache-dtype"}}, ClientCommand: "run", ClientResumable: true, ServerLogs: []string{"/s"}}
+	got := over(brought, metrics.Config{Thresholds: map[string]float64{"hung_s": 7}, Targets: []metrics.ConfigTarget{{Rows: 5}}, GuardsFile: "/g"})
+	want := brought
+	want.Thresholds, want.Targets, want.GuardsFile = map[string]float64{"hung_s": 7}, []metrics.ConfigTarget{{Rows: 5}}, "/g"
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := over(brought, metrics.Config{}); !reflect.DeepEqual(got, brought) {
+		t.Errorf("without a word of the user: %+v", got)
+	}
 }

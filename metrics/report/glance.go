@@ -58,7 +58,9 @@ func ExitCode(s *metrics.Snapshot) int {
 func Line(s *metrics.Snapshot) string {
 	parts := []string{s.Verdict.Word}
 	if Level(s) == Unreachable && s.Link.Reason != "" {
-		return s.Verdict.Word + " " + metrics.Cut(s.Link.Reason, 120) + "\n"
+		// The whole reason: the bar cuts what it has no room for, and its end may
+		// be what to do.
+		return s.Verdict.Word + " " + strings.Join(strings.Fields(s.Link.Reason), " ") + "\n"
 	}
 	if s.Job.PerMin.Known {
 		parts = append(parts, metrics.Rate(s.Job.PerMin.V)+"/min")

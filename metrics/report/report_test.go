@@ -210,6 +210,17 @@ func TestLineBeginsWithVerdict(t *testing.T) {
 	}
 }
 
+// The reason of a node that cannot be reached is not cut: what to do may stand
+// at its end.
+func TestLineTellsTheWholeReason(t *testing.T) {
+	s := story()
+	s.Link.Status, s.Link.Reason = metrics.LinkDown, "log in to root@gpu7: "+strings.Repeat("the key was refused, ", 12)+"\nUnlock the key for this login with: ssh-add /k"
+	got := Line(s)
+	if !strings.HasSuffix(got, "ssh-add /k\n") || strings.Count(got, "\n") != 1 {
+		t.Errorf("line %q", got)
+	}
+}
+
 func TestGlanceTellsTheStory(t *testing.T) {
 	got := Glance(story())
 	for _, want := range []string{"OK  rows land", "settled 604 ± 21.0 since 13:07", "35 running + 115 queued", "11,531 of 88,000", "finished 157, landed 157",

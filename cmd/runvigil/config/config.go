@@ -200,9 +200,19 @@ func oneOf(key, got string, allowed ...string) error {
 	return fmt.Errorf("%s is %q; it may be %s", key, got, strings.Join(allowed[1:], ", "))
 }
 
+// node is what is said of a node; what is said of "demo" holds for each of its
+// scenarios that has no part of its own.
+func (c Config) node(name string) Node {
+	n, own := c.Nodes[name]
+	if strings.HasPrefix(name, "demo:") && !own {
+		return c.Nodes["demo"]
+	}
+	return n
+}
+
 // ForNode is the part of the configuration that the fold needs for one node.
 func (c Config) ForNode(name string) metrics.Config {
-	n := c.Nodes[name]
+	n := c.node(name)
 	out := metrics.Config{
 		Node: name, Datasets: n.Datasets, ClientLogs: n.ClientLogs, ServerLogs: n.ServerLogs, Logs: n.Logs,
 		Thresholds: n.Thresholds, Interval: time.Duration(c.Interval), Expected: n.Expected, GuardsFile: n.GuardsFile,

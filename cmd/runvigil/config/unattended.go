@@ -75,7 +75,7 @@ type Notify struct {
 // NotifyFor gives what to run for a node.
 func (c Config) NotifyFor(name string) Notify {
 	out := Notify{Command: c.OnFinding, From: metrics.SeverityCritical, Pause: time.Duration(c.OnFindingPause)}
-	if own := c.Nodes[name].OnFinding; own != "" {
+	if own := c.node(name).OnFinding; own != "" {
 		out.Command = own
 	}
 	switch c.OnFindingFrom {

@@ -20,12 +20,26 @@ file_mb = 10
 on_finding = "tell gpu7"
 [node.gpu7.thresholds]
 hung_s = 90
+[node.demo]
+on_finding = "tell demo"
+thresholds.hung_s = 70
+[node."demo:hang"]
+thresholds.hung_s = 80
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := c.NotifyFor("gpu7"); n.Command != "tell gpu7" || n.From != metrics.SeverityWarning || n.Pause != 5*time.Minute {
 		t.Errorf("gpu7: %+v", n)
+	}
+	if n := c.NotifyFor("demo:oom"); n.Command != "tell demo" {
+		t.Errorf("demo:oom: %+v", n)
+	}
+	if h := c.ForNode("demo:oom").Thresholds["hung_s"]; h != 70 {
+		t.Errorf("hung_s of demo:oom is %g, want demo's", h)
+	}
+	if h := c.ForNode("demo:hang").Thresholds["hung_s"]; h != 80 {
+		t.Errorf("hung_s of demo:hang is %g, want its own", h)
 	}
 	if n := c.NotifyFor("other"); n.Command != "tell" {
 		t.Errorf("other: %+v", n)
