@@ -109,7 +109,8 @@ func actKeys() []binding {
 	return keys
 }
 
-// aim is the server that acting keys mean: the first that lives.
+// aim is the server that acting keys mean: the one that was chosen, else the
+// first that lives.
 func (m *Model) aim() *metrics.Server {
 	if m.live == nil {
 		return nil
@@ -117,6 +118,9 @@ func (m *Model) aim() *metrics.Server {
 	for i := range m.live.Servers {
 		if s := &m.live.Servers[i]; s.PID > 0 && s.State != metrics.ServerDown {
 			return s
+		}
+		if m.chosen.id != "" {
+			break
 		}
 	}
 	return nil
@@ -290,9 +294,9 @@ func (m *Model) endProcess() tea.Cmd {
 			id.Start = c.Start
 		}
 	}
-	for _, s := range m.snap.Servers {
-		if s.PID == r.pid {
-			return m.stopServer()
+	for i := range m.snap.Servers {
+		if s := &m.snap.Servers[i]; s.PID == r.pid {
+			return m.views[viewReview].(*reviewView).begin(m, restart.Options{Op: restart.Stop}, s, nil)
 		}
 	}
 	if id.Start == 0 {

@@ -25,6 +25,8 @@ type driver struct {
 	act  *fakeActions
 	out  chan tea.Msg
 	sent []string // what commands gave back, as text
+
+	pressed []string // keys by name
 }
 
 // drive runs a test against a screen of one size that shows a snapshot.
@@ -95,10 +97,13 @@ func (d *driver) start(cmd tea.Cmd) {
 	}()
 }
 
-// Press presses keys by their names.
+// Press presses keys by their names; the screen is drawn after each, as on a
+// terminal.
 func (d *driver) Press(keys ...string) *driver {
 	for _, k := range keys {
+		d.pressed = append(d.pressed, k)
 		d.Send(keyNamed(k))
+		d.m.View()
 	}
 	return d
 }

@@ -68,7 +68,7 @@ var (
 // everywhere.
 func allBindings() []binding {
 	bindingsOnce.Do(func() {
-		for _, part := range [][]binding{logKeys(), listKeys(), startsKeys(), actKeys(), overviewKeys(), viewKeys(), moveKeys(), timeKeys(), doKeys(), screenKeys()} {
+		for _, part := range [][]binding{logKeys(), listKeys(), startsKeys(), actKeys(), overviewKeys(), serverKeys(), viewKeys(), moveKeys(), timeKeys(), doKeys(), screenKeys()} {
 			bindingsAll = append(bindingsAll, part...)
 		}
 		for i := range bindingsAll {
@@ -125,6 +125,9 @@ func (m *Model) hints() []binding {
 				continue
 			}
 		}
+		if b.name == "quit" && view != viewOverview {
+			b.short = "back"
+		}
 		if len(b.views) > 0 && view != viewOverview {
 			own = append(own, b)
 		} else {
@@ -137,7 +140,7 @@ func (m *Model) hints() []binding {
 
 // footerRank orders the hints: those a newcomer needs first.
 func footerRank(name string) int {
-	order := []string{"reconnect", "now", "help", "quit", "back", "findings", "logs", "zoom", "range", "history", "rows", "starts", "edit", "shell", "client-log", "events", "processes", "copy", "command"}
+	order := []string{"reconnect", "now", "help", "quit", "back", "server", "findings", "logs", "zoom", "range", "history", "rows", "starts", "edit", "shell", "client-log", "events", "processes", "copy", "command"}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}
@@ -198,17 +201,12 @@ func (m *Model) zoom() tea.Cmd { return m.open(zoomTo[m.focus]) }
 
 func opens(name, key, group, short, help string) binding {
 	return binding{name: name, keys: []string{key}, show: key, group: group, short: short, help: help,
-		do: func(m *Model, _ string) tea.Cmd {
-			if m.topName() == name {
-				return nil
-			}
-			return m.open(name)
-		}}
+		when: func(m *Model) bool { return m.topName() != name }, do: func(m *Model, _ string) tea.Cmd { return m.open(name) }}
 }
 
 func moveKeys() []binding {
 	move := func(name, show, help string, d motion, keys ...string) binding {
-		return binding{name: name, keys: keys, show: show, group: "Move", help: help, do: func(m *Model, _ string) tea.Cmd { return m.move(d) }}
+		return binding{name: name, keys: keys, show: show, group: "Move", help: help, when: canMove, do: func(m *Model, _ string) tea.Cmd { return m.move(d) }}
 	}
 	wide := []string{viewLogs}
 	left := move("left", "h ←", "to the left, where lines are longer than the screen", moveLeft, "left", "h")
@@ -227,6 +225,9 @@ func moveKeys() []binding {
 		move("bottom", "G", "to the last entry or line; a log follows from there", moveBottom, "G", "end"),
 	}
 }
+
+// canMove tells that there is something to move in: two views hold only graphs.
+func canMove(m *Model) bool { return m.topName() != viewGen && m.topName() != viewReq }
 
 func (m *Model) move(d motion) tea.Cmd {
 	if v := m.top(); v != nil {
@@ -260,11 +261,16 @@ func step(i, n, page int, d motion) int {
 	return max(min(i, n-1), 0)
 }
 
+// hasGraphs tells that a graph is shown, so that its range can be seen to change.
+func hasGraphs(m *Model) bool {
+	return slices.Contains([]string{viewOverview, viewRows, viewFindings, viewGen, viewReq, viewGPUs}, m.topName())
+}
+
 func timeKeys() []binding {
 	return []binding{
-		{name: "shorter", keys: []string{"["}, show: "[", group: "Time", help: "shorter time in all graphs", do: func(m *Model, _ string) tea.Cmd { m.span = max(m.span-1, 0); return nil }},
-		{name: "longer", keys: []string{"]"}, show: "]", group: "Time", help: "longer time in all graphs", do: func(m *Model, _ string) tea.Cmd { m.span = min(m.span+1, len(ranges)-1); return nil }},
-		{name: "range", show: "[ ]", group: "Time", short: "range", arg: "1m|10m|1h|6h|24h|72h", args: func(*Model) []string { return rangeNames() }, help: "choose the time in all graphs", do: func(m *Model, arg string) tea.Cmd { return m.setRange(arg) }},
+		{name: "shorter", keys: []string{"["}, show: "[", group: "Time", help: "shorter time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = max(m.span-1, 0); return nil }},
+		{name: "longer", keys: []string{"]"}, show: "]", group: "Time", help: "longer time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = min(m.span+1, len(ranges)-1); return nil }},
+		{name: "range", show: "[ ]", group: "Time", short: "range", arg: "1m|10m|1h|6h|24h|72h", args: func(*Model) []string { return rangeNames() }, help: "choose the time in all graphs", when: hasGraphs, do: func(m *Model, arg string) tea.Cmd { return m.setRange(arg) }},
 		{name: "history", show: ", .", group: "Time", short: "history", arg: "HH:MM", help: "show everything as it was at a time", do: func(m *Model, arg string) tea.Cmd { return m.setTime(arg) }},
 		{name: "earlier", keys: []string{","}, show: ",", group: "Time", help: "back in time by a sixth of the range, all panes together", do: func(m *Model, _ string) tea.Cmd { m.walk(-1); return nil }},
 		{name: "later", keys: []string{"."}, show: ".", group: "Time", help: "forward in time", do: func(m *Model, _ string) tea.Cmd { m.walk(1); return nil }},

@@ -27,7 +27,8 @@ func logTail(first, n int) *metrics.LogTail {
 func fileSlice(q LogQuery) LogSlice {
 	all := logTail(1, 2000).Lines
 	cut := func(from, to, hit int) LogSlice {
-		from, to = max(from, 0), min(to, len(all))
+		to = min(to, len(all))
+		from = min(max(from, 0), to)
 		return LogSlice{Path: q.Path, Lines: append([]metrics.LogLine(nil), all[from:to]...), First: int64(from + 1), Start: int64(from * 100), End: int64(to * 100), Hit: hit}
 	}
 	before := len(all)

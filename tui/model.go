@@ -24,6 +24,7 @@ type Model struct {
 	live   *metrics.Snapshot // the newest
 	rung   map[string]bool   // critical findings for which the bell rang
 	snap   *metrics.Snapshot // the one that is shown
+	chosen chosen            // of several servers
 	at     time.Time         // moment of the past that is shown, zero: now
 	past   memory
 	paused bool
@@ -80,6 +81,9 @@ type (
 	toastMsg    struct{ text string }
 	toastGone   struct{ id int }
 )
+
+// toastFor is how long the footer says what happened.
+const toastFor = 6 * time.Second
 
 // drawEvery is the shortest time between two drawings of new data.
 const drawEvery = 250 * time.Millisecond
@@ -170,7 +174,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.theme = newTheme(m.dark, m.profile)
 		}
 	case snapshotMsg:
-		m.live = msg.s
+		m.live = m.front(msg.s)
 		m.past.keep(msg.s)
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
@@ -221,7 +225,7 @@ func (m *Model) show() {
 	switch {
 	case m.live == nil:
 	case !m.at.IsZero():
-		m.snap = m.lookBack()
+		m.snap = m.front(m.lookBack())
 		m.at = m.snap.At
 	case !m.paused || m.snap == nil:
 		m.snap = m.live
@@ -369,7 +373,7 @@ func (m *Model) say(text string) tea.Cmd {
 	m.toastID++
 	m.toast = metrics.Clean(text, 400)
 	id := m.toastID
-	return tea.Tick(6*time.Second, func(time.Time) tea.Msg { return toastGone{id} })
+	return tea.Tick(toastFor, func(time.Time) tea.Msg { return toastGone{id} })
 }
 
 // call runs something by hand beside the screen, with a limit; done turns its

@@ -156,7 +156,8 @@ func (m *Model) drawHeader(a area) {
 			segs = append(segs, seg{4, line{sp(label, stDim)}})
 		}
 		if len(s.Servers) > 1 {
-			segs = append(segs, seg{4, line{sp(fmt.Sprintf("+%d more", len(s.Servers)-1), stDim)}})
+			i, n := place(s)
+			segs = append(segs[:1:1], append([]seg{{1, line{sp(fmt.Sprintf("server %d of %d", i, n), stStrong), sp(" n", stAccent.bold())}}}, segs[1:]...)...)
 		}
 	}
 	a.fit(1, 0, room, 2, segs...)

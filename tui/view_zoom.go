@@ -13,39 +13,26 @@ import (
 )
 
 // genView is how fast, over time, with what explains it below.
-type genView struct{ list }
+type genView struct{}
 
 func (v *genView) title(*Model) string { return "generation tok/s" }
 
-func (v *genView) move(m *Model, d motion) tea.Cmd {
-	if m.snap != nil {
-		v.list.move(len(m.snap.Servers), 1, d)
-	}
-	return nil
-}
-
-func (v *genView) server(m *Model) *metrics.Server {
-	if m.snap == nil || len(m.snap.Servers) == 0 {
-		return nil
-	}
-	v.sel = min(v.sel, len(m.snap.Servers)-1)
-	return &m.snap.Servers[v.sel]
-}
+func (v *genView) move(*Model, motion) tea.Cmd { return nil }
 
 func (v *genView) draw(m *Model, a area) {
-	srv := v.server(m)
-	if srv == nil {
+	if m.snap == nil || m.snap.Server() == nil {
 		a.cut(0, 0, a.w(), "no server found", stDim)
 		return
 	}
-	p := m.pen()
+	srv, p := m.snap.Server(), m.pen()
 	if srv.State == metrics.ServerStarting && !srv.Gen.Now.Known && m.at.IsZero() {
 		m.drawStarting(a, p, srv)
 		return
 	}
 	segs := genSegs(p, srv)
-	if n := len(m.snap.Servers); n > 1 {
-		segs = append([]seg{{0, line{sp(fmt.Sprintf("server %d of %d (pid %d)", v.sel+1, n, srv.PID), stAccent)}}}, segs...)
+	if len(m.snap.Servers) > 1 {
+		i, n := place(m.snap)
+		segs = append([]seg{{0, line{sp(fmt.Sprintf("server %d of %d (pid %d)", i, n, srv.PID), stAccent)}}}, segs...)
 	}
 	a.fit(0, 0, a.w(), 3, segs...)
 	y := 1
