@@ -85,10 +85,10 @@ func TestLogReadsBackOnDemand(t *testing.T) {
 	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
 		d.act.slice = fileSlice
 		d.Press("l")
-		for range 14 {
+		for range 17 {
 			d.Press("ctrl+u")
 		}
-		d.See("line 179").NotSee("reading")
+		d.See("line 177").NotSee("reading")
 		if len(d.act.queries) == 0 || d.act.queries[0].Before != 180000 {
 			t.Fatalf("queries %+v", d.act.queries)
 		}
