@@ -254,8 +254,12 @@ type GenRate struct {
 	Settled Figure // median since Since; unknown while in the ramp
 	Spread  Figure // interquartile range / 2
 	Since   time.Time
-	Peak    Figure // highest of this start
-	PeakAt  time.Time
+	// SettledRunning and SettledPerRequest are of that level: how many requests
+	// run, and tokens of each.
+	SettledRunning    Figure
+	SettledPerRequest Figure
+	Peak              Figure // highest of this start
+	PeakAt            time.Time
 	// PeakRunning, PeakPerRequest say with how many requests, of which length, the peak came.
 	PeakRunning    Figure
 	PeakPerRequest Figure

@@ -435,6 +435,10 @@ func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 		med, spread := lv.value()
 		g.Settled = metrics.Fixed(med, lv.judged, source)
 		g.Spread = metrics.Fixed(spread, lv.judged, source)
+		g.SettledRunning = metrics.Fixed(math.Round(lv.running), lv.judged, source)
+		if lv.perReq > 0 {
+			g.SettledPerRequest = metrics.Fixed(lv.perReq, lv.judged, source)
+		}
 	}
 	switch {
 	case lv.settled && out.Capacity.Known && lv.perReq > 0:

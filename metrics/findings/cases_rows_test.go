@@ -190,6 +190,13 @@ func rowCases() []caseOf {
 			series(s, metrics.SeriesRunning, "1:1", flat(12))
 			s.Servers[0].RequestsFit, s.Servers[0].NewRequest = fig(36.4), noon
 		}, "underfed", info, "", []string{"12 requests run where about 36 fit", "from 12 to about 36"}, nil},
+		{"too few requests from a starved client", func(s *metrics.Snapshot) {
+			series(s, metrics.SeriesQueued, "1:1", flat(0))
+			series(s, metrics.SeriesRunning, "1:1", flat(12))
+			s.Servers[0].RequestsFit, s.Servers[0].NewRequest = fig(36.4), noon
+			s.Sys.Load1, s.Sys.CPUs = fig(11), 2
+		}, "underfed", info, "", []string{"load 11 on 2 processors", "too little of the processors"}, nil},
+		{"a load that nobody minds", func(s *metrics.Snapshot) { s.Sys.Load1, s.Sys.CPUs = fig(11), 2 }, "", 0, "", nil, nil},
 		{"a part drains", func(s *metrics.Snapshot) {
 			series(s, metrics.SeriesQueued, "1:1", flat(0))
 			series(s, metrics.SeriesRunning, "1:1", flat(7))

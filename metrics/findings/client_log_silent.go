@@ -15,9 +15,10 @@ var clientLogSilent = Detector{
 	Do:    "Start the client with python -u or PYTHONUNBUFFERED=1; judge it by its rows.",
 	Clear: 30 * time.Second,
 	Check: func(in *Input, out *Output) {
+		told := map[string]bool{} // of two clients with one log one speaks for it
 		for i := range in.Snap.Clients {
 			c := &in.Snap.Clients[i]
-			if !alive(c) || c.Log.Path == "" || !c.Log.Bytes.Known {
+			if !alive(c) || c.Log.Path == "" || !c.Log.Bytes.Known || told[c.Log.Path] {
 				continue
 			}
 			landed, grew := landedBy(in, c)
@@ -36,6 +37,7 @@ var clientLogSilent = Detector{
 			if !empty && (c.LogSilentSince.IsZero() || quiet < max(in.seconds("client_log_quiet_min_s"), time.Duration(in.Threshold("client_log_gap_factor")*float64(c.Log.Gap)))) {
 				continue
 			}
+			told[c.Log.Path] = true
 			out.Raise(silentCondition(in, c, empty, landed))
 		}
 	},

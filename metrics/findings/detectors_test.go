@@ -24,6 +24,7 @@ func healthy() *metrics.Snapshot {
 			Gen: metrics.GenRate{
 				Now: fig(606), Settled: fig(604), Spread: fig(21), Since: noon.Add(-9 * time.Minute),
 				Peak: fig(1317.32), PeakAt: noon.Add(-16 * time.Minute), PeakRunning: fig(121), PeakPerRequest: fig(1151),
+				SettledRunning: fig(35), SettledPerRequest: fig(4426),
 			},
 			Running: fig(35), Queued: fig(115), PerRequest: fig(4426), Headroom: fig(5.47), Finished: fig(157),
 			LastBatch: noon.Add(-2 * time.Second), LastToken: noon.Add(-2 * time.Second), Health: fig(200),
@@ -130,7 +131,7 @@ func TestDetectors(t *testing.T) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
 			s.Job.Landed = fig(157)
-		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"finished 190, landed 157", "py-spy dump --pid 206570"}, nil},
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"190 requests finished, 157 rows landed", "py-spy dump --pid 206570"}, nil},
 		{"rows stalled since the disk is full", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
@@ -291,6 +292,30 @@ func TestSettledTellsTheRamp(t *testing.T) {
 	}
 	if want := "requests grew from 1,151 to 4,426 tokens each, so 35 run where 121 did"; f.Why != want {
 		t.Errorf("why %q, want %q", f.Why, want)
+	}
+}
+
+// The level keeps its own figures when the work has ended.
+func TestSettledOfAnIdleServer(t *testing.T) {
+	s := healthy()
+	v := &s.Servers[0]
+	v.State, v.Running, v.Queued, v.PerRequest = metrics.ServerIdle, fig(0), fig(0), metrics.Figure{}
+	f := judge(t, s)["settled"]
+	if !strings.Contains(f.Why, "to 4,426 tokens each, so 35 run where 121 did") || !strings.Contains(f.Advice, "while it worked") {
+		t.Errorf("why %q, advice %q", f.Why, f.Advice)
+	}
+}
+
+// Every class of cause has words of its own where its name is no sentence's part.
+func TestCauseWords(t *testing.T) {
+	for _, c := range metrics.Causes() {
+		if c.Side == metrics.SideServer && wordsOf[c.Cause] == "" && strings.Contains(string(c.Cause), "-") &&
+			!slices.Contains([]metrics.Cause{metrics.CauseKVThrashing, metrics.CauseServerHung, metrics.CauseJITCompiling, metrics.CauseLoadSlow, metrics.CauseRepetition}, c.Cause) {
+			t.Errorf("%s has no words for a title", c.Cause)
+		}
+	}
+	if got := causeWords(metrics.CauseFact{Class: metrics.CauseKilledUnknown, Detail: "the node was restarted"}); got != "the node was restarted" {
+		t.Errorf("a node that was restarted: %q", got)
 	}
 }
 

@@ -27,11 +27,14 @@ var gpuLost = Detector{
 			raised = true
 			c := Condition{
 				Subject: "gpu " + strconv.Itoa(g.Index), Severity: metrics.SeverityCritical, Cause: metrics.CauseGPULost,
-				Title:    fmt.Sprintf("GPU %d is lost: %s", g.Index, g.Lost),
+				Title:    fmt.Sprintf("GPU %d is lost", g.Index),
 				Why:      "the driver cannot reach the device",
 				Advice:   "stop the server, then reset the GPU (nvidia-smi -r -i " + strconv.Itoa(g.Index) + ") or restart the machine; look for the first Xid in dmesg",
 				Evidence: []metrics.Evidence{{Text: g.Lost, Source: "nvidia-smi", At: in.now()}},
 				Graph:    metrics.SeriesKey{What: metrics.SeriesGPUTemp, Of: strconv.Itoa(g.Index)},
+			}
+			if g.Lost != "GPU is lost" {
+				c.Title += ": " + g.Lost
 			}
 			in.addXid(&c)
 			if g.Bus != "" {

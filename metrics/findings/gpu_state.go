@@ -144,7 +144,7 @@ var gpuToolStuck = Detector{
 		if t.Cause != "" {
 			info := causeInfo(t.Cause)
 			c.Why, c.Advice = info.Meaning, info.Advice
-			c.Title += ": " + string(t.Cause)
+			c.Title += ": " + causeWords(metrics.CauseFact{Class: t.Cause})
 		}
 		for _, k := range in.Snap.Kernel {
 			if k.Class == metrics.CauseGPUFirmwareTimeout {

@@ -11,7 +11,7 @@ var headroomLow = Detector{
 	ID:    "headroom-low",
 	Means: "Little GPU memory was left when the server had captured its graphs. A large prefill may run out of memory.",
 	Needs: "the start-up section of the server's log (available_gpu_mem after capture)",
-	When:  "Below 5 GiB on cards above 60 GiB (warning), below 1.5 GiB (critical). Lowered one step once 1,000 requests finished. Live free memory is never judged.",
+	When:  "Below 5 GiB on cards above 60 GiB (warning), below 1.5 GiB (critical). Lowered one step once 1,000 requests finished. What is free later (the lowest since ready) is shown and never judged.",
 	Do:    "Lower --mem-fraction-static in steps of 0.01, or --chunked-prefill-size.",
 	Clear: 10 * time.Second,
 	Check: func(in *Input, out *Output) {
@@ -26,9 +26,9 @@ var headroomLow = Detector{
 			}
 			c := Condition{
 				Subject: v.ID, Severity: sev, Since: v.Headroom.At,
-				Title:    fmt.Sprintf("%.2f GiB of GPU memory left after capture", v.Headroom.V),
+				Title:    fmt.Sprintf("%.2f GiB of GPU memory free after capture", v.Headroom.V),
 				Why:      "the activations of a large prefill come out of what is left",
-				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("available_gpu_mem=%.2f GiB", v.Headroom.V), v.Headroom)},
+				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("free after capture %.2f GiB (available_gpu_mem)", v.Headroom.V), v.Headroom)},
 				Advice:   "lower --mem-fraction-static by 0.01 to 0.05, or --chunked-prefill-size to 4096",
 			}
 			if f := setting(v, "--mem-fraction-static"); f != "" {
@@ -38,7 +38,7 @@ var headroomLow = Detector{
 				c.Advice = "lower --gpu-memory-utilization, or --max-num-batched-tokens"
 			}
 			if g := lowestFree(in); g != nil {
-				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("GPU %d had %s free at the lowest since ready", g.Index, mib(g.MemLowest.V)), g.MemLowest))
+				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("lowest since ready %s, on GPU %d", mib(g.MemLowest.V), g.Index), g.MemLowest))
 			}
 			out.Raise(c)
 		}

@@ -41,12 +41,12 @@ var rowsStalled = Detector{
 			}
 			c := Condition{
 				Subject: d.Path, Severity: metrics.SeverityCritical, Since: d.Grew,
-				Title: fmt.Sprintf("no row in %s for %s while requests finish (finished %s, landed %s)",
+				Title: fmt.Sprintf("no row in %s for %s while requests finish (%s requests finished, %s rows landed)",
 					base(d.Path), metrics.Age(still), metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)),
 				Graph: metrics.SeriesKey{What: metrics.SeriesRows, Of: d.Path},
 				Evidence: []metrics.Evidence{
 					{Text: "last row at " + in.clock(d.Grew) + usually(d.Gap), Source: "row count", At: d.Grew},
-					figureEvidence(fmt.Sprintf("finished %s, landed %s", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
+					figureEvidence(fmt.Sprintf("%s requests finished, %s rows landed", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
 				},
 			}
 			explainStall(in, d, &c)
@@ -76,7 +76,7 @@ func clientInTrouble(in *Input, out *Output) bool {
 		info := causeInfo(f.Class)
 		out.Raise(Condition{
 			Subject: c.ID, Severity: metrics.SeverityCritical, Cause: f.Class, Since: row, Log: logPlace(c.Log.Path, f),
-			Title: fmt.Sprintf("%s saves nothing for %s and the server is idle: %s", who(c), metrics.Age(in.now().Sub(row)), f.Class),
+			Title: fmt.Sprintf("%s saves nothing for %s and the server is idle: %s", who(c), metrics.Age(in.now().Sub(row)), causeWords(metrics.CauseFact{Class: f.Class})),
 			Why:   info.Meaning, Advice: info.Advice,
 			Evidence: []metrics.Evidence{{Text: f.Line, Source: logSource("client log", f.LineNo), At: f.At}, {Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
 		})
@@ -191,6 +191,10 @@ func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 		if alive(cl) && cl.State != "remote" {
 			c.Cause = metrics.CauseRequestsLost
 			c.Why = who(cl) + " lives but saves nothing"
+			if text, busy := in.overloaded(); busy {
+				c.Why += "; the host is overloaded and may starve it"
+				c.Evidence = append(c.Evidence, text)
+			}
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s: state %s, %d connections to the server", who(cl), cl.State, cl.Conns), Source: "/proc", At: in.now()})
 			c.Advice = fmt.Sprintf("look at its log and its stack (py-spy dump --pid %d); it may write to another file", cl.PID)
 			return

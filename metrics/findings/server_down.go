@@ -188,19 +188,58 @@ func causeInfo(class metrics.Cause) metrics.CauseInfo {
 	return metrics.CauseInfo{}
 }
 
+// wordsOf are the causes in words where their name says too little.
+var wordsOf = map[metrics.Cause]string{
+	metrics.CauseCUDAOOM:            "out of GPU memory",
+	metrics.CauseCaptureOOM:         "out of GPU memory while capturing graphs",
+	metrics.CauseStartupNoKVMemory:  "no memory left for the KV cache at start-up",
+	metrics.CauseStartupGPUOccupied: "a GPU's memory was taken when it started",
+	metrics.CauseStartupKVTooSmall:  "the KV cache has no room for one request",
+	metrics.CauseStartupHostCache:   "the host cache is smaller than the device pool",
+	metrics.CauseStartupFailed:      "the start failed",
+	metrics.CauseModelUnusable:      "the model could not be loaded",
+	metrics.CauseMissingModule:      "a module is missing",
+	metrics.CausePortInUse:          "its port was taken",
+	metrics.CauseBadFlag:            "a flag was not accepted",
+	metrics.CauseWarmupFailed:       "its warm-up failed",
+	metrics.CauseKVPoolExhausted:    "KV pool exhausted",
+	metrics.CauseSlotsExhausted:     "request slots exhausted",
+	metrics.CauseKVLeakCheck:        "its own check of the KV pool failed",
+	metrics.CauseIllegalAccess:      "illegal memory access on a GPU",
+	metrics.CauseDeviceAssert:       "an assertion in a CUDA kernel failed",
+	metrics.CauseNCCLTimeout:        "a collective between GPUs timed out",
+	metrics.CauseNCCLError:          "NCCL failed",
+	metrics.CausePeerRankLost:       "another rank was lost",
+	metrics.CauseKVTransfer:         "moving KV between servers failed",
+	metrics.CauseSchedulerException: "the scheduler raised an exception",
+	metrics.CauseSchedulerWatchdog:  "a batch hung until the watchdog ended it",
+	metrics.CauseNativeCrash:        "it crashed in native code",
+	metrics.CauseWorkerDied:         "a worker died",
+	metrics.CauseEngineDead:         "the engine died behind its front",
+	metrics.CauseProbeKilled:        "a probe of the platform killed it",
+	metrics.CauseHostOOMKilled:      "killed by the kernel's OOM killer",
+	metrics.CauseHostNoMemory:       "the host had no memory left",
+	metrics.CauseStopped:            "it was asked to stop",
+	metrics.CauseShmFull:            "/dev/shm is full or too small",
+	metrics.CauseDiskFull:           "a disk is full",
+	metrics.CauseTooManyFiles:       "too many open files",
+	metrics.CauseClientTimeouts:     "it gives up on requests too early",
+	metrics.CauseClientException:    "it ended with an exception",
+	metrics.CauseRequestTooLong:     "a request was too long",
+	metrics.CauseKilledUnknown:      "killed, nothing says by whom",
+	metrics.CauseDriverMismatch:     "driver and library differ",
+	metrics.CauseDriverNotLoaded:    "the driver is not loaded",
+	metrics.CauseGPUFirmwareTimeout: "a GPU's firmware does not answer",
+}
+
 // causeWords is a cause as part of a title: its class in words, its phase and rank.
 func causeWords(f metrics.CauseFact) string {
-	words := map[metrics.Cause]string{
-		metrics.CauseCUDAOOM:           "out of GPU memory",
-		metrics.CauseCaptureOOM:        "out of GPU memory while capturing graphs",
-		metrics.CauseStartupNoKVMemory: "no memory left for the KV cache at start-up",
-		metrics.CauseKVPoolExhausted:   "KV pool exhausted",
-		metrics.CauseHostOOMKilled:     "killed by the kernel's OOM killer",
-		metrics.CauseHostNoMemory:      "the host had no memory left",
-		metrics.CauseStopped:           "it was asked to stop",
-	}[f.Class]
+	words := wordsOf[f.Class]
+	if f.Class == metrics.CauseKilledUnknown && f.Detail != "" {
+		words = f.Detail
+	}
 	if words == "" {
-		words = string(f.Class)
+		words = strings.ReplaceAll(string(f.Class), "-", " ")
 	}
 	if f.Phase != "" && f.Class == metrics.CauseCUDAOOM {
 		words += " in " + f.Phase
@@ -239,7 +278,7 @@ func memoryAdvice(v *metrics.Server, p metrics.CauseFact) string {
 	}
 	headroom := ""
 	if v.Headroom.Known {
-		headroom = fmt.Sprintf(" (%.2f GiB was left after capture)", v.Headroom.V)
+		headroom = fmt.Sprintf(" (%.2f GiB was free after capture)", v.Headroom.V)
 	}
 	switch {
 	case p.Class == metrics.CauseStartupNoKVMemory:

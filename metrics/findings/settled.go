@@ -36,10 +36,10 @@ var settled = Detector{
 					Text:   fmt.Sprintf("peak %s tok/s with %s running at %s", metrics.Count(v.Gen.Peak.V), metrics.FigureText(v.Gen.PeakRunning, metrics.Count), in.clock(v.Gen.PeakAt)),
 					Source: v.Gen.Peak.Source, At: v.Gen.PeakAt,
 				})
-				if v.Gen.PeakPerRequest.Known && v.PerRequest.Known {
+				if v.Gen.PeakPerRequest.Known && v.Gen.SettledPerRequest.Known {
 					c.Why = fmt.Sprintf("requests grew from %s to %s tokens each, so %s run where %s did",
-						metrics.Count(v.Gen.PeakPerRequest.V), metrics.Count(v.PerRequest.V),
-						metrics.FigureText(v.Running, metrics.Count), metrics.FigureText(v.Gen.PeakRunning, metrics.Count))
+						metrics.Count(v.Gen.PeakPerRequest.V), metrics.Count(v.Gen.SettledPerRequest.V),
+						metrics.FigureText(v.Gen.SettledRunning, metrics.Count), metrics.FigureText(v.Gen.PeakRunning, metrics.Count))
 				}
 			}
 			c.Advice = settledAdvice(v)
@@ -50,6 +50,9 @@ var settled = Detector{
 
 // settledAdvice says what keeps the level where it is, and which way would lift it.
 func settledAdvice(v *metrics.Server) string {
+	if v.State != metrics.ServerServing && v.State != metrics.ServerDraining {
+		return "nothing to do for it: that was its level while it worked"
+	}
 	if !v.Queued.Known || v.Queued.V == 0 || !v.KVUsage.Known || v.KVUsage.V < 0.9 {
 		return "nothing to do; judge this start by this level"
 	}

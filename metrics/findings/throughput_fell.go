@@ -88,8 +88,8 @@ func whatChanged(in *Input, v *metrics.Server, c *Condition) {
 		c.Advice = "look at what the client sends now; the draft model fits it less"
 		return
 	}
-	if l := in.Snap.Sys; l.Load1.Known && l.CPUs > 0 && l.Load1.V > 1.5*float64(l.CPUs) {
-		c.Why = fmt.Sprintf("the host is overloaded: load %.0f on %d processors", l.Load1.V, l.CPUs)
+	if text, busy := in.overloaded(); busy {
+		c.Why = "the host is overloaded: " + text.Text
 		c.Advice = "find what else runs (top); the schedulers need a processor each"
 	}
 }

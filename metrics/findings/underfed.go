@@ -38,6 +38,10 @@ var underfed = Detector{
 				},
 				Advice: fmt.Sprintf("raise the client's concurrency from %s to about %s", metrics.Count(running), metrics.Count(fit)),
 			}
+			if text, busy := in.overloaded(); busy {
+				c.Why += ", or it gets too little of the processors"
+				c.Evidence = append(c.Evidence, text)
+			}
 			if t := v.Step.TPS(fit); t > 0 && v.Gen.Settled.V > 0 && t > v.Gen.Settled.V {
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("that would make about %s tok/s instead of %s", metrics.Count(t), metrics.Count(v.Gen.Settled.V)), Source: "step time fit", At: in.now()})
 			}

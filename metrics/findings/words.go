@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -246,6 +247,16 @@ func name(v *metrics.Server) string {
 		return "server"
 	}
 	return v.Engine
+}
+
+// overloaded tells a host with more to run than its processors can. That alone
+// is nobody's fault: it is named only where something is slow for it.
+func (in *Input) overloaded() (metrics.Evidence, bool) {
+	l := in.Snap.Sys
+	if !l.Load1.Known || l.CPUs <= 0 || l.Load1.V <= 1.5*float64(l.CPUs) {
+		return metrics.Evidence{}, false
+	}
+	return figureEvidence(fmt.Sprintf("load %.0f on %d processors", l.Load1.V, l.CPUs), l.Load1), true
 }
 
 func mib(v float64) string { return metrics.GiB(v * (1 << 20)) }

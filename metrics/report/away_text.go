@@ -135,7 +135,7 @@ func (s AwayStart) text(a Away) string {
 		out += fmt.Sprintf(", %s running + %s queued", metrics.Count(*s.Running), text(s.Queued, metrics.Count))
 	}
 	if s.Headroom != nil {
-		out += fmt.Sprintf(", headroom %.2f GiB", *s.Headroom)
+		out += fmt.Sprintf(", %.2f GiB free after capture", *s.Headroom)
 	}
 	if s.RowsPerMin != nil {
 		out += ", " + metrics.Rate(*s.RowsPerMin) + " rows/min"

@@ -132,7 +132,7 @@ func glanceServer(b *strings.Builder, s *metrics.Snapshot, v *metrics.Server) {
 		fmt.Fprintf(b, ", KV %s", metrics.Percent(v.KVUsage.V))
 	}
 	if v.Headroom.Known {
-		fmt.Fprintf(b, ", %.2f GiB headroom", v.Headroom.V)
+		fmt.Fprintf(b, ", %.2f GiB free after capture", v.Headroom.V)
 	}
 	b.WriteByte('\n')
 }
@@ -155,7 +155,7 @@ func glanceRows(b *strings.Builder, s *metrics.Snapshot) {
 		fmt.Fprintf(b, ", ETA %s ± %s", metrics.Clock(s.Job.ETA.At, s.At, s.ZoneSec, s.Zone), metrics.Age(s.Job.ETA.Spread))
 	}
 	if s.Job.Finished.Known && s.Job.Landed.Known {
-		fmt.Fprintf(b, ", finished %s, landed %s", metrics.Count(s.Job.Finished.V), metrics.Count(s.Job.Landed.V))
+		fmt.Fprintf(b, ", %s requests finished, %s rows landed", metrics.Count(s.Job.Finished.V), metrics.Count(s.Job.Landed.V))
 	}
 	b.WriteByte('\n')
 }

@@ -223,7 +223,7 @@ func TestLineTellsTheWholeReason(t *testing.T) {
 
 func TestGlanceTellsTheStory(t *testing.T) {
 	got := Glance(story())
-	for _, want := range []string{"OK  rows land", "settled 604 ± 21.0 since 13:07", "35 running + 115 queued", "11,531 of 88,000", "finished 157, landed 157",
+	for _, want := range []string{"OK  rows land", "settled 604 ± 21.0 since 13:07", "35 running + 115 queued", "11,531 of 88,000", "157 requests finished, 157 rows landed",
 		"1 lost", "→ python -u", "unknown  cache hits: metrics are off (would tell: --enable-metrics)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("glance lacks %q:\n%s", want, got)
