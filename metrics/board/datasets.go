@@ -395,10 +395,13 @@ func (b *Board) trailsOf(d *metrics.Dataset) []*trail {
 }
 
 // inferTarget reads a wish out of the client's command line, its input file or
-// its progress bar.
+// its progress bar: the newest client's that lives, else of the newest that
+// ended, since a client that is resumed wants the same.
 func (b *Board) inferTarget(d *metrics.Dataset) metrics.Target {
-	for _, c := range b.clients {
-		if c.c.State == "gone" || !b.writes(c, d) {
+	list := slices.Clone(b.clients)
+	slices.SortStableFunc(list, compareClients)
+	for _, c := range list {
+		if !b.writes(c, d) && !(c.c.State == "gone" && b.wrote(c, d)) {
 			continue
 		}
 		if n := flagInt(c.c.Argv, "num-samples", "num-prompts", "max-samples", "num-examples", "limit", "total", "n-samples"); n > 0 {
@@ -434,6 +437,15 @@ func (b *Board) writes(c *clientState, d *metrics.Dataset) bool {
 	return c.alive() && !c.c.Started.IsZero() && !d.Grew.Before(c.c.Started)
 }
 
+// wrote tells whether a client that is gone grew a dataset while it was there,
+// and nobody after it.
+func (b *Board) wrote(c *clientState, d *metrics.Dataset) bool {
+	if named(c, d) {
+		return true
+	}
+	return len(c.writes) == 0 && !d.Grew.Before(c.c.Started) && !d.Grew.After(c.endedAt)
+}
+
 // named tells whether descriptors or arguments of a client name a dataset.
 func named(c *clientState, d *metrics.Dataset) bool {
 	for _, s := range d.Shards {
@@ -467,6 +479,15 @@ func (b *Board) eta(rows metrics.Figure, target metrics.Target, perMin metrics.F
 	now := b.present()
 	rate, over := perMin.V, rateSpan
 	known := perMin.Known && perMin.V > 0
+	// What landed before the newest start, and the pause of it, tell nothing of
+	// the time to come.
+	if start := b.lastStart(); start.After(now.Add(-rateSpan)) && perMin.Source != sourceFinishes {
+		rows, span, ok := growth(trails, start, now)
+		if !ok || span < time.Minute {
+			return metrics.ETA{Held: "started " + metrics.Age(now.Sub(start)) + " ago"}
+		}
+		rate, over, known = rows/span.Minutes(), span, rows > 0
+	}
 	// A longer watch since the level settled gives a steadier rate.
 	if since := b.steadySince(); known && !since.IsZero() && now.Sub(since) > rateSpan {
 		if rows, span, ok := growth(trails, since, now); ok && span > rateSpan && rows > 0 {
@@ -490,6 +511,18 @@ func (b *Board) eta(rows metrics.Figure, target metrics.Target, perMin metrics.F
 		Known: true, At: now.Add(time.Duration(left * float64(time.Minute))),
 		Spread: time.Duration(spread * float64(time.Minute)),
 	}
+}
+
+// lastStart is when the newest of the living servers was ready and the newest
+// client had begun.
+func (b *Board) lastStart() time.Time {
+	out := b.clientStart()
+	for _, s := range b.servers {
+		if sec := b.sectionOf(s); s.alive() && sec != nil {
+			out = latest(out, latest(sec.ready, sec.at))
+		}
+	}
+	return out
 }
 
 // steadySince is since when a living server's level is settled, zero for none.

@@ -333,3 +333,94 @@ func TestLandedInANewFile(t *testing.T) {
 		t.Errorf("landed %v since %s, want 48 since %s", d.Landed, d.LandedSince, client)
 	}
 }
+
+// run writes what a server and its client do in a while: a request ends every
+// second ends, a decode line every ten, and each request becomes a row.
+func (r *rig) run(rows int64, perMin, running, queued int, d time.Duration) (int64, *metrics.Snapshot) {
+	begin, posts, begun := r.at, 0, rows
+	for r.at.Sub(begin) < d {
+		r.tick(10 * time.Second)
+		text := decodeLine(r.stamp(0), "", running, running*4000, 0.95, 600, queued)
+		for want := int(float64(perMin) * r.at.Sub(begin).Minutes()); posts < want; posts++ {
+			text += "[" + r.stamp(0) + "] INFO:     127.0.0.1:1 - \"POST /generate HTTP/1.1\" 200 OK\n"
+		}
+		r.log(serverLog, text, metrics.LogHeader{})
+		rows = begun + int64(posts)
+		r.rows(part, rows, metrics.RowsFact{})
+	}
+	return rows, r.b.Snapshot()
+}
+
+// procs is a scan with a server and a client of some age, seconds.
+func (r *rig) procs(server int, serverAge int64, client int, clientAge int64, more ...string) {
+	up := int64(100_000 + r.at.Sub(time.Date(2026, 2, 24, 12, 0, 0, 0, time.UTC))/time.Second)
+	s := sglangProc(server, "--port", "8000")
+	s.FD1, s.FD2, s.Start = serverLog, serverLog, 100*(up-serverAge)
+	list := []metrics.Proc{s}
+	if client > 0 {
+		c := clientProc(client, append([]string{"--base-url", "http://127.0.0.1:8000"}, more...)...)
+		c.Start, c.Conns = 100*(up-clientAge), []metrics.Conn{{Port: 8000, Count: 10}}
+		list = append(list, c)
+	}
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: list})
+}
+
+// The job's end is told from the growth since the last start, after as many
+// requests as are in flight have landed. It comes back after a restart of the
+// server and after the client was resumed, without the pause in its rate; and
+// what the client wants is not forgotten while no client runs.
+func TestETAAcrossRestartAndResume(t *testing.T) {
+	r := newRig(t)
+	wants := []string{"--in", "/data/run/prompts.jsonl"}
+	r.procs(10, 60, 20, 30, wants...)
+	r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 5000, Done: true, Mtime: r.at.Add(-48 * time.Hour).Unix()})
+	start := func() {
+		r.log(serverLog, fmt.Sprintf("[%[1]s] server_args=ServerArgs(model_path='/models/Kimi-K2.5', tp_size=8)\n[%[1]s] The server is fired up and ready to roll!\n", r.stamp(0)), metrics.LogHeader{})
+	}
+	start()
+	rows, snap := r.run(0, 20, 30, 60, 3*time.Minute)
+	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "first generation has landed: 60 of 90") {
+		t.Errorf("60 of 90 in flight have landed: %+v", e)
+	}
+	if j := snap.Job.Target; j.Rows != 5000 || !j.Inferred {
+		t.Fatalf("target %+v: %s", j, show(snap))
+	}
+	eta := func(name string, snap *metrics.Snapshot, perMin float64) {
+		t.Helper()
+		left := (5000 - snap.Job.Rows.V) / perMin
+		e := snap.Job.ETA
+		if got := e.At.Sub(snap.At).Minutes(); !e.Known || math.Abs(got-left) > 0.15*left || e.Spread <= 0 {
+			t.Errorf("%s: ETA in %.0f min ± %s, want about %.0f (%+v)", name, got, e.Spread, left, e)
+		}
+	}
+	rows, snap = r.run(rows, 20, 30, 60, 10*time.Minute)
+	eta("first start", snap, 20)
+
+	// The server is restarted: five minutes without a row, then half the rate.
+	r.tick(5 * time.Minute)
+	r.procs(40, 10, 20, 30+18*60, wants...)
+	start()
+	rows, snap = r.run(rows, 10, 30, 60, 2*time.Minute)
+	if e := snap.Job.ETA; e.Known {
+		t.Errorf("two minutes after the restart: %+v", e)
+	}
+	rows, snap = r.run(rows, 10, 30, 20, 5*time.Minute)
+	eta("after the restart", snap, 10)
+
+	// The client ends: the wish stays, the end is not told.
+	r.procs(40, 10+7*60, 0, 0)
+	snap = r.tick(time.Minute)
+	if j := snap.Job; j.Target.Rows != 5000 || !j.Target.Inferred || j.ETA.Known || j.ETA.Held != "no client runs" {
+		t.Errorf("without a client: target %+v, ETA %+v", j.Target, j.ETA)
+	}
+	r.procs(40, 10+9*60, 50, 5, wants...)
+	rows, snap = r.run(rows, 30, 30, 60, time.Minute)
+	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "first generation has landed: 30 of 90") {
+		t.Errorf("just resumed: %+v", e)
+	}
+	rows, snap = r.run(rows, 30, 30, 60, 5*time.Minute)
+	eta("resumed", snap, 30)
+	if snap.Job.Rows.V != float64(rows) {
+		t.Errorf("%v rows, want %d", snap.Job.Rows, rows)
+	}
+}
