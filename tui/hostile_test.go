@@ -130,10 +130,17 @@ func TestUnknownAndOld(t *testing.T) {
 		if p := d.Pane(PaneReq); !strings.Contains(p, "queued        –") || !strings.Contains(p, "5 m old") {
 			t.Errorf("requests:\n%s", p)
 		}
-		if p := d.Pane(PaneRows); !strings.Contains(p, "88,000 ≈") {
+		if p := d.Pane(PaneRows); !strings.Contains(p, "88,000≈") {
 			t.Errorf("an inferred target is not marked:\n%s", p)
 		}
 	})
+	s.Datasets[0].Target = metrics.Target{Rows: 10_000, Inferred: true, Source: "client's progress bar"}
+	drive(t, 80, 24, s, func(d *driver) {
+		d.See("88,000≈").Press("o").See("10,000≈", "10,000 rows from the client's progress bar (inferred)")
+	})
+	for _, size := range [][2]int{{40, 12}, {20, 6}} {
+		drive(t, size[0], size[1], s, func(d *driver) { d.See("88,000≈") })
+	}
 }
 
 // A pane keeps its place and its size when values come and go, and its columns

@@ -93,7 +93,7 @@ func (m *Model) drawJob(a area, y int) {
 	}
 	of := " / " + commas(j.Target.Rows)
 	if j.Target.Inferred {
-		of += " ≈"
+		of += "≈"
 	}
 	a.cut(x, y, c.target, of, stDim)
 	x += c.target + 1
@@ -173,7 +173,7 @@ func (m *Model) drawDataset(a area, p pen, d *metrics.Dataset, marked bool) {
 	if d.Target.Rows > 0 {
 		target = " / " + commas(d.Target.Rows)
 		if d.Target.Inferred {
-			target += " ≈"
+			target += "≈"
 		}
 	}
 	a.line(x, 0, w-x, line{sp(rows.s, on(rows.st)), sp(padRight(target, c.target), on(stDim))})

@@ -109,6 +109,9 @@ func (m *Model) sideRows(a area, p pen) {
 	}
 	if j.Target.Rows > 0 {
 		count = append(count, sp("/"+commas(j.Target.Rows), stDim))
+		if j.Target.Inferred {
+			count = append(count, sp("≈", stDim))
+		}
 	}
 	segs := []seg{{0, count}}
 	if j.Target.Rows > 0 && j.Rows.Known {

@@ -102,8 +102,8 @@ var darkPalette = hues{
 	roleCrit:    hex(0xff7a66, 209, 9),
 	roleStale:   hex(0x818b96, 244, 8),
 	roleOnBadge: hex(0x101418, 233, 0),
-	roleSelect:  hex(0x2b3440, 237, 8),
-	roleMatch:   hex(0x5c4a12, 58, 3),
+	roleSelect:  hex(0x2b3440, 236, 8),
+	roleMatch:   hex(0x5c4a12, 53, 3),
 }
 
 var lightPalette = hues{
@@ -114,7 +114,7 @@ var lightPalette = hues{
 	roleData2:   hex(0xa0307a, 90, 5),
 	roleOK:      hex(0x006d66, 23, 2),
 	roleInfo:    hex(0x0550ae, 25, 4),
-	roleWarn:    hex(0x845400, 94, 3),
+	roleWarn:    hex(0x845400, 94, 5),
 	roleCrit:    hex(0xb0103f, 125, 1),
 	roleStale:   hex(0x6b7280, 243, 8),
 	roleOnBadge: hex(0xffffff, 231, 15),
@@ -153,31 +153,42 @@ func (t *Theme) sgr(st style) string {
 	return s
 }
 
+// shown is a style as this number of colours can show it. Among 16 no background
+// lets every foreground be read: what is selected or found is reversed.
+func (t *Theme) shown(st style) style {
+	if t.profile > colorprofile.ANSI {
+		return st
+	}
+	if t.profile == colorprofile.ANSI {
+		if st.bg == roleSelect || st.bg == roleMatch {
+			st.fg, st.bg = roleText, roleText
+			st.attr |= attrReverse
+		}
+		return st
+	}
+	if st.bg != roleText {
+		st.attr |= attrReverse
+	}
+	if st.fg == roleStale {
+		st.attr |= attrFaint
+	}
+	if st.bg == roleText && (st.fg == roleCrit || st.fg == roleWarn) {
+		st.attr |= attrBold
+	}
+	st.fg, st.bg = roleText, roleText
+	return st
+}
+
 func (t *Theme) codes(st style) []string {
 	out := []string{"0"}
-	attr := st.attr
-	colours := t.profile >= colorprofile.ANSI
-	if !colours {
-		if st.bg != roleText {
-			attr |= attrReverse
-		}
-		if st.fg == roleStale {
-			attr |= attrFaint
-		}
-		if st.bg == roleText && (st.fg == roleCrit || st.fg == roleWarn) {
-			attr |= attrBold
-		}
-	}
+	st = t.shown(st)
 	for _, a := range []struct {
 		bit  uint8
 		code string
 	}{{attrBold, "1"}, {attrFaint, "2"}, {attrUnderline, "4"}, {attrReverse, "7"}} {
-		if attr&a.bit != 0 {
+		if st.attr&a.bit != 0 {
 			out = append(out, a.code)
 		}
-	}
-	if !colours {
-		return out
 	}
 	if st.fg != roleText {
 		out = append(out, t.colour(st.fg, false))

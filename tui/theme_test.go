@@ -4,6 +4,7 @@ import (
 	"context"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,43 +31,109 @@ func contrast(a, b [3]uint8) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// Text reads on black, on the usual dark greys, on white and on paper; frames
-// and bars are seen; what is selected reads too.
+// xterm256 is a colour of the 256 as every terminal shows it.
+func xterm256(n uint8) [3]uint8 {
+	switch {
+	case n >= 232:
+		v := 8 + 10*(n-232)
+		return [3]uint8{v, v, v}
+	case n >= 16:
+		step := func(i uint8) uint8 {
+			if i == 0 {
+				return 0
+			}
+			return 55 + 40*i
+		}
+		n -= 16
+		return [3]uint8{step(n / 36), step(n / 6 % 6), step(n % 6)}
+	}
+	panic("the 16 differ from terminal to terminal")
+}
+
+// The 16 colours of common terminals.
+var sixteen = map[string][16][3]uint8{
+	"xterm":   {{0, 0, 0}, {205, 0, 0}, {0, 205, 0}, {205, 205, 0}, {0, 0, 238}, {205, 0, 205}, {0, 205, 205}, {229, 229, 229}, {127, 127, 127}, {255, 0, 0}, {0, 255, 0}, {255, 255, 0}, {92, 92, 255}, {255, 0, 255}, {0, 255, 255}, {255, 255, 255}},
+	"VS Code": {{0, 0, 0}, {205, 49, 49}, {13, 188, 121}, {229, 229, 16}, {36, 114, 200}, {188, 63, 188}, {17, 168, 205}, {229, 229, 229}, {102, 102, 102}, {241, 76, 76}, {35, 209, 139}, {245, 245, 67}, {59, 142, 234}, {214, 112, 214}, {41, 184, 219}, {255, 255, 255}},
+	"Tango":   {{0, 0, 0}, {204, 0, 0}, {78, 154, 6}, {196, 160, 0}, {52, 101, 164}, {117, 80, 123}, {6, 152, 154}, {211, 215, 207}, {85, 87, 83}, {239, 41, 41}, {138, 226, 52}, {252, 233, 79}, {114, 159, 207}, {173, 127, 168}, {52, 226, 226}, {238, 238, 236}},
+}
+
+// ground is what a terminal draws on, and with.
+type ground struct {
+	name       string
+	back, text [3]uint8
+}
+
+var grounds = map[bool][]ground{
+	true:  {{"black", [3]uint8{}, [3]uint8{229, 229, 229}}, {"grey", [3]uint8{30, 30, 30}, [3]uint8{220, 220, 220}}, {"dracula", [3]uint8{40, 42, 54}, [3]uint8{248, 248, 242}}},
+	false: {{"white", [3]uint8{255, 255, 255}, [3]uint8{0, 0, 0}}, {"paper", [3]uint8{250, 250, 250}, [3]uint8{30, 30, 30}}, {"solarized", [3]uint8{253, 246, 227}, [3]uint8{60, 70, 75}}},
+}
+
+// roleNames are the roles as failures tell them.
+var roleNames = map[role]string{roleText: "text", roleDim: "dim", roleFaint: "faint", roleAccent: "accent", roleData: "data", roleData2: "data2", roleOK: "ok", roleInfo: "info", roleWarn: "warn", roleCrit: "crit", roleStale: "stale", roleOnBadge: "on badge", roleSelect: "selection", roleMatch: "match"}
+
+// leastContrast is what a pair of foreground and background needs: 4.5 for text
+// (WCAG AA), 3 for what only accompanies text or steps back, and frames need to
+// be seen at all. 0: the pair is never drawn.
+func leastContrast(fg, bg role) float64 {
+	badge := slices.Contains([]role{roleOK, roleInfo, roleWarn, roleCrit, roleDim}, bg)
+	switch {
+	case !badge && bg != roleText && bg != roleSelect && bg != roleMatch, (fg == roleOnBadge) != badge, fg == roleSelect, fg == roleMatch:
+		return 0
+	case badge:
+		return 4.5
+	case fg == roleFaint && bg == roleText:
+		return 1.5
+	case fg == roleFaint:
+		return 1.1
+	case bg == roleMatch && fg != roleText && fg != roleWarn && fg != roleCrit && fg != roleDim:
+		return 0 // a hit has the colour of its line
+	case fg == roleStale, bg == roleMatch, bg == roleSelect && fg != roleText:
+		return 3
+	}
+	return 4.5
+}
+
+// Every foreground reads on every background on which it is drawn: with 24-bit
+// colours, with 256, and with the 16 of common terminals.
 func TestContrast(t *testing.T) {
-	for name, c := range map[string]struct {
-		pal     *hues
-		grounds [][3]uint8
-		text    [3]uint8
-	}{
-		"dark":  {&darkPalette, [][3]uint8{{0, 0, 0}, {30, 30, 30}, {40, 42, 54}}, [3]uint8{220, 220, 220}},
-		"light": {&lightPalette, [][3]uint8{{255, 255, 255}, {250, 250, 250}, {253, 246, 227}}, [3]uint8{30, 30, 30}},
-	} {
-		for _, ground := range c.grounds {
-			for _, r := range []role{roleDim, roleAccent, roleData, roleData2, roleOK, roleInfo, roleWarn, roleCrit, roleStale} {
-				least := 4.5
-				if r == roleStale {
-					least = 3.5 // what is old steps back
-				}
-				if got := contrast(c.pal[r].rgb, ground); got < least {
-					t.Errorf("%s: role %d on %v has a contrast of %.1f, want %.1f", name, r, ground, got, least)
-				}
-			}
-			if got := contrast(c.pal[roleFaint].rgb, ground); got < 1.5 {
-				t.Errorf("%s: frames on %v have a contrast of %.1f", name, ground, got)
-			}
-		}
-		for _, r := range []role{roleOK, roleInfo, roleWarn, roleCrit, roleDim} {
-			if got := contrast(c.pal[roleOnBadge].rgb, c.pal[r].rgb); got < 4.5 {
-				t.Errorf("%s: a badge of role %d has a contrast of %.1f", name, r, got)
-			}
-		}
-		for _, bg := range []role{roleSelect, roleMatch} {
-			if got := contrast(c.text, c.pal[bg].rgb); got < 4.5 {
-				t.Errorf("%s: text on role %d has a contrast of %.1f", name, bg, got)
-			}
-			for _, r := range []role{roleCrit, roleWarn} {
-				if got := contrast(c.pal[r].rgb, c.pal[bg].rgb); got < 3 {
-					t.Errorf("%s: role %d on role %d has a contrast of %.1f", name, r, bg, got)
+	type look struct {
+		name    string
+		profile colorprofile.Profile
+		of      func(c colour) [3]uint8
+		least   float64 // share of what is needed: the 16 are the terminal's own choice
+	}
+	looks := []look{
+		{"24 bits", colorprofile.TrueColor, func(c colour) [3]uint8 { return c.rgb }, 1},
+		{"256", colorprofile.ANSI256, func(c colour) [3]uint8 { return xterm256(c.near) }, 1},
+	}
+	for name, pal := range sixteen {
+		looks = append(looks, look{"16 of " + name, colorprofile.ANSI, func(c colour) [3]uint8 { return pal[c.basic] }, 0.44})
+	}
+	for _, l := range looks {
+		for dark, list := range grounds {
+			theme := newTheme(dark, l.profile)
+			for _, g := range list {
+				for fg := range roleCount {
+					for bg := range roleCount {
+						least := leastContrast(fg, bg) * l.least
+						if least == 0 {
+							continue
+						}
+						st := theme.shown(style{fg: fg, bg: bg})
+						back, front := g.back, g.text
+						if st.bg != roleText {
+							back = l.of(theme.pal[st.bg])
+						}
+						if st.fg != roleText {
+							front = l.of(theme.pal[st.fg])
+						}
+						if st.attr&attrReverse != 0 {
+							back, front = front, back
+						}
+						if got := contrast(front, back); got < least {
+							t.Errorf("%s, dark %v on %s: %s on %s has a contrast of %.2f, want %.2f", l.name, dark, g.name, roleNames[fg], roleNames[bg], got, least)
+						}
+					}
 				}
 			}
 		}
@@ -111,8 +178,8 @@ func TestProfiles(t *testing.T) {
 	st := stCrit.bold().on(roleSelect)
 	for p, want := range map[colorprofile.Profile]string{
 		colorprofile.TrueColor: "\x1b[0;1;38;2;255;122;102;48;2;43;52;64m",
-		colorprofile.ANSI256:   "\x1b[0;1;38;5;209;48;5;237m",
-		colorprofile.ANSI:      "\x1b[0;1;91;100m",
+		colorprofile.ANSI256:   "\x1b[0;1;38;5;209;48;5;236m",
+		colorprofile.ANSI:      "\x1b[0;1;7m",
 		colorprofile.Ascii:     "\x1b[0;1;7m",
 	} {
 		if got := newTheme(true, p).sgr(st); got != want {
