@@ -26,6 +26,9 @@ type Start struct {
 	BytesPerTok   *float64 `json:"bytes_per_token,omitempty"`
 	// FirstToken is when the first real token came, zero while none has.
 	FirstToken time.Time `json:"first_token,omitzero"`
+	// FirstRequest is when the first request was taken, zero while none was or
+	// where nothing tells.
+	FirstRequest time.Time `json:"first_request,omitzero"`
 
 	Capacity   *float64 `json:"capacity_tokens,omitempty"`
 	HeadroomGB *float64 `json:"headroom_gib,omitempty"`
@@ -42,11 +45,33 @@ type Start struct {
 
 	DurationS *float64 `json:"duration_s,omitempty"`
 	// Outcome is running, stopped, crashed, failed (before ready) or unknown.
-	Outcome     string  `json:"outcome,omitempty"`
-	Cause       Cause   `json:"cause,omitempty"`
-	CauseTxt    string  `json:"cause_text,omitempty"`
-	AfterS      float64 `json:"after_s,omitempty"` // crash: how long after ready
-	Note        string  `json:"note,omitempty"`
-	GuardBroken string  `json:"guard_broken,omitempty"`
-	Override    string  `json:"override,omitempty"` // reason given for overriding a guard
+	Outcome  string `json:"outcome,omitempty"`
+	Cause    Cause  `json:"cause,omitempty"`
+	CauseTxt string `json:"cause_text,omitempty"`
+	// CausePhase is what the engine did when it crashed: prefill, decode, …
+	CausePhase string `json:"cause_phase,omitempty"`
+	// AfterS is how many seconds after it was ready it crashed, AfterRequestS how
+	// many after its first request; 0 where that is unknown.
+	AfterS        float64 `json:"after_s,omitempty"`
+	AfterRequestS float64 `json:"after_request_s,omitempty"`
+	Note          string  `json:"note,omitempty"`
+	GuardBroken   string  `json:"guard_broken,omitempty"`
+	Override      string  `json:"override,omitempty"` // reason given for overriding a guard
+}
+
+// After says how long it ran before it crashed, "" where that is unknown: "40 s
+// after the first request", or, where nothing tells when that came, "40 s after it
+// was ready".
+func (s *Start) After() string {
+	since, what := s.AfterRequestS, " after the first request"
+	if since <= 0 {
+		since, what = s.AfterS, " after it was ready"
+	}
+	switch {
+	case since <= 0:
+		return ""
+	case since < 1:
+		return "less than 1 s" + what
+	}
+	return Age(time.Duration(since*float64(time.Second))) + what
 }

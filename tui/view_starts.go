@@ -257,8 +257,8 @@ func (v *startsView) detail(m *Model, r *starts.Row, w int) []line {
 	}
 	if r.Cause != "" || r.CauseTxt != "" {
 		text := strings.TrimSpace(string(r.Cause) + " " + r.CauseTxt)
-		if r.AfterS > 0 {
-			text += ", " + metrics.Age(time.Duration(r.AfterS*float64(time.Second))) + " after it was ready"
+		if after := r.After(); after != "" {
+			text += ", " + after
 		}
 		put("cause", text, stCrit)
 	}

@@ -175,7 +175,7 @@ func outOfMemory(c metrics.Cause) bool {
 }
 
 // tried tells one start's outcome: "0.93 was tried on 24 Feb: out of memory in
-// prefill, 40 s after it was ready, headroom 0.82 GiB".
+// prefill, 40 s after the first request, 0.82 GiB headroom".
 func (m *maker) tried(s sample) string {
 	what := share(s.fraction)
 	if math.IsNaN(s.fraction) {
@@ -189,11 +189,11 @@ func (m *maker) tried(s sample) string {
 		text += " on " + day(s.start.At, m.facts.ZoneSec)
 	}
 	text += ": " + outcomeText(s.start)
-	if s.start.AfterS > 0 {
-		text += fmt.Sprintf(", %s after it was ready", seconds(s.start.AfterS))
+	if after := s.start.After(); after != "" {
+		text += ", " + after
 	}
 	if known(s.headroom) {
-		text += fmt.Sprintf(", headroom %.2f GiB", s.headroom)
+		text += fmt.Sprintf(", %.2f GiB headroom", s.headroom)
 	}
 	if known(s.settled) {
 		text += fmt.Sprintf(", %s tok/s settled", metrics.Count(s.settled))
@@ -205,6 +205,8 @@ func outcomeText(s metrics.Start) string {
 	switch {
 	case s.CauseTxt != "" && len(s.CauseTxt) <= 80 && !strings.Contains(s.CauseTxt, "Error: "):
 		return s.CauseTxt // in an operator's words; an exception's would fill the line
+	case s.Cause == metrics.CauseCUDAOOM && s.CausePhase != "":
+		return "out of memory in " + s.CausePhase
 	case s.Cause == metrics.CauseCUDAOOM:
 		return "out of GPU memory"
 	case s.Cause != "":

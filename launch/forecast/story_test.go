@@ -43,7 +43,7 @@ func baseline() metrics.Start {
 
 func try1() metrics.Start {
 	s := start(2, 11, 28, 231_120, 0.82, "crashed", append(hicache, "--mem-fraction-static", "0.93")...)
-	s.Cause, s.CauseTxt, s.AfterS = metrics.CauseCUDAOOM, "out of memory in prefill", 40
+	s.Cause, s.CauseTxt, s.AfterS, s.AfterRequestS = metrics.CauseCUDAOOM, "out of memory in prefill", 95, 40
 	return s
 }
 
@@ -227,7 +227,7 @@ func TestKnownOutcomesComeFirst(t *testing.T) {
 		level metrics.Severity
 	}{
 		"the same": {[]string{"--mem-fraction-static", "0.93"},
-			"0.93 was tried on 24 Feb: out of memory in prefill, 40 s after it was ready, headroom 0.82 GiB", metrics.SeverityCritical},
+			"0.93 was tried on 24 Feb: out of memory in prefill, 40 s after the first request, 0.82 GiB headroom", metrics.SeverityCritical},
 		"above it": {[]string{"--mem-fraction-static", "0.95"}, "this is above it", metrics.SeverityCritical},
 		"it held": {[]string{"--mem-fraction-static", "0.90", "--kv-cache-dtype", "fp8_e4m3"},
 			"0.90 fp8_e4m3 was tried on 24 Feb: it ran until it was stopped", metrics.SeverityInfo},
@@ -239,8 +239,12 @@ func TestKnownOutcomesComeFirst(t *testing.T) {
 	}
 	seen := try1()
 	seen.CauseTxt, seen.Imported = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 406.88 MiB. GPU 3 has a total capacity of 95.59 GiB", false
-	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of GPU memory, 40 s after") {
+	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of GPU memory, 40 s after the first request") {
 		t.Errorf("in the exception's words: %+v", got)
+	}
+	seen.CausePhase, seen.AfterRequestS = "prefill", 0
+	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of memory in prefill, 1 m after it was ready") {
+		t.Errorf("where nothing tells the first request: %+v", got)
 	}
 	if got := Make(edited("--mem-fraction-static", "0.89"), present(), []metrics.Start{baseline(), try1()}).Outcomes; len(got) != 0 {
 		t.Errorf("0.89 was never tried: %+v", got)

@@ -45,25 +45,28 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	head := []string{
 		"no", "id", "node", "at", "engine", "version", "model", "label", "imported", "ready_s", "capacity_tokens", "headroom_gib", "peak_tps",
 		"settled_tps", "spread_tps", "running", "queued", "kv_usage", "tokens_per_request", "dataset", "rows_per_min", "lowest_free_gib", "duration_s",
-		"outcome", "cause", "after_s", "best", "unfit", "not_comparable", "note",
+		"outcome", "cause", "cause_phase", "after_s", "after_request_s", "best", "unfit", "not_comparable", "note",
 	}
 	cw := csv.NewWriter(w)
 	if err := cw.Write(append(head, flags...)); err != nil {
 		return err
 	}
 	for _, r := range rows {
-		at, after := "", ""
+		at, after, afterRequest := "", "", ""
 		if !r.At.IsZero() {
 			at = r.At.UTC().Format(time.RFC3339)
 		}
 		if r.AfterS > 0 {
 			after = plain(&r.AfterS)
 		}
+		if r.AfterRequestS > 0 {
+			afterRequest = plain(&r.AfterRequestS)
+		}
 		rec := []string{
 			strconv.Itoa(r.No), text(r.ID), text(r.Node), at, text(r.Engine), text(r.Version), text(r.Model), text(r.Label), strconv.FormatBool(r.Imported),
 			plain(r.ReadyS), plain(r.Capacity), plain(r.HeadroomGB), plain(r.Peak), plain(r.Settled), plain(r.Spread), plain(r.Running), plain(r.Queued),
 			plain(r.KVUsage), plain(r.PerRequest), text(r.Dataset), plain(r.RowsPerMin), plain(r.LowestFree), plain(r.DurationS),
-			text(r.Outcome), text(string(r.Cause)), after, strconv.FormatBool(r.Best), text(r.Unfit), text(r.NotComparable), text(r.Note),
+			text(r.Outcome), text(string(r.Cause)), text(r.CausePhase), after, afterRequest, strconv.FormatBool(r.Best), text(r.Unfit), text(r.NotComparable), text(r.Note),
 		}
 		for _, name := range flags {
 			rec = append(rec, text(FlagValue(r.Start, name)))
@@ -137,8 +140,8 @@ func Outcome(r Row) string {
 	if why := first(r.CauseTxt, string(r.Cause)); why != "" {
 		out += ": " + why
 	}
-	if r.AfterS > 0 {
-		out += " after " + metrics.Age(time.Duration(r.AfterS*float64(time.Second)))
+	if after := r.After(); after != "" {
+		out += ", " + after
 	}
 	switch {
 	case len(r.Broken) > 0:

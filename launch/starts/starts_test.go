@@ -179,7 +179,7 @@ func TestRenderers(t *testing.T) {
 	for _, want := range []string{
 		"| best | 5 | 24 Feb 11:55 | 0.88 bf16 hicache | 159,277 | 5.47 GiB | 1,317 | 604 ± 21 |",
 		"0.93 bf16 hicache (imported) | 231,120 | 0.82 GiB | – | – |",
-		"crashed: out of memory in prefill after 40 s",
+		"crashed: out of memory in prefill, 40 s after it was ready",
 		"breaks a guard: kv-cache-dtype fp8_e4m3",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -43,11 +43,15 @@ func update(old, s metrics.Start) metrics.Start {
 	if out.FirstToken.IsZero() {
 		out.FirstToken = s.FirstToken
 	}
+	if out.FirstRequest.IsZero() {
+		out.FirstRequest = s.FirstRequest
+	}
 	if final(s.Outcome) || !final(old.Outcome) && s.Outcome != "" && (s.Outcome != "unknown" || old.Outcome == "running") {
 		out.Outcome = s.Outcome
 	}
 	if s.Cause != "" {
-		out.Cause, out.CauseTxt, out.AfterS = s.Cause, cmp.Or(s.CauseTxt, out.CauseTxt), s.AfterS
+		out.Cause, out.CauseTxt, out.AfterS = s.Cause, cmp.Or(s.CauseTxt, out.CauseTxt), cmp.Or(s.AfterS, out.AfterS)
+		out.CausePhase, out.AfterRequestS = cmp.Or(s.CausePhase, out.CausePhase), cmp.Or(s.AfterRequestS, out.AfterRequestS)
 	}
 	return out
 }

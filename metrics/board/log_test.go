@@ -145,6 +145,10 @@ func TestStartsInTheLog(t *testing.T) {
 	if old.No != 2 || old.Outcome != "crashed" || old.Cause != metrics.CauseCUDAOOM || old.AfterS < 60 || old.Label != "try 1" || old.Note == "" {
 		t.Errorf("the crashed start: %+v", old)
 	}
+	// Ready came at -174 minutes, the first batch at -172, the crash at -171.
+	if old.AfterS != 180 || old.AfterRequestS != 60 || old.After() != "1 m after the first request" {
+		t.Errorf("it crashed %v s after it was ready, %v s after the first request: %q", old.AfterS, old.AfterRequestS, old.After())
+	}
 	if old.Capacity == nil || *old.Capacity != 231120 || old.HeadroomGB == nil || *old.HeadroomGB != 0.82 || old.Peak == nil || *old.Peak != 900 {
 		t.Errorf("its figures: %+v", old)
 	}

@@ -50,15 +50,18 @@ type section struct {
 	lastBatch  time.Time
 	lastDecode time.Time
 	firstToken time.Time
-	posts      int64
-	accessLog  bool    // the server logs its answers
-	finishes   []int64 // unix seconds of finished requests, local clock
-	answered   time.Time
-	sinceBatch int64 // requests answered since the last decode line
-	retracts   []time.Time
-	retracted  float64
-	headless   bool // its beginning was not read
-	broken     bool // bytes of this section were never read
+	// firstRequest is when the first batch began that is neither the engine's own
+	// warm-up nor a health check.
+	firstRequest time.Time
+	posts        int64
+	accessLog    bool    // the server logs its answers
+	finishes     []int64 // unix seconds of finished requests, local clock
+	answered     time.Time
+	sinceBatch   int64 // requests answered since the last decode line
+	retracts     []time.Time
+	retracted    float64
+	headless     bool // its beginning was not read
+	broken       bool // bytes of this section were never read
 	// whole is when the newest stretch began in which nothing is missing.
 	whole time.Time
 

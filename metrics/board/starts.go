@@ -133,6 +133,9 @@ func (b *Board) mergeStart(list []metrics.Start, s metrics.Start, logged map[str
 		if s.FirstToken.IsZero() {
 			s.FirstToken = o.FirstToken
 		}
+		if s.FirstRequest.IsZero() {
+			s.FirstRequest = o.FirstRequest
+		}
 		for _, p := range []struct{ to, from **float64 }{
 			{&s.ReadyS, &o.ReadyS}, {&s.Capacity, &o.Capacity}, {&s.HeadroomGB, &o.HeadroomGB}, {&s.Peak, &o.Peak},
 			{&s.Settled, &o.Settled}, {&s.Spread, &o.Spread}, {&s.Running, &o.Running}, {&s.Queued, &o.Queued},
@@ -145,6 +148,7 @@ func (b *Board) mergeStart(list []metrics.Start, s metrics.Start, logged map[str
 		}
 		if s.Outcome == "unknown" && o.Outcome != "" {
 			s.Outcome, s.Cause, s.CauseTxt = o.Outcome, o.Cause, o.CauseTxt
+			s.CausePhase, s.AfterS, s.AfterRequestS = o.CausePhase, o.AfterS, o.AfterRequestS
 		}
 		list[i] = s
 		return list, s.ID
@@ -180,7 +184,7 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 		}
 	}
 	out.Label = startLabel(out.Argv, sec.flags)
-	out.KVDtype, out.FirstToken = sec.kvDtype, sec.firstToken
+	out.KVDtype, out.FirstToken, out.FirstRequest = sec.kvDtype, sec.firstToken, sec.firstRequest
 	set := func(to **float64, v float64, known bool) {
 		if known && !math.IsNaN(v) {
 			*to = &v
@@ -218,9 +222,13 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 		out.Outcome = "unknown"
 	}
 	if p := sec.primary(); p >= 0 {
-		out.Cause, out.CauseTxt = sec.faults[p].fact.Class, sec.faults[p].fact.Detail
+		fact := &sec.faults[p].fact
+		out.Cause, out.CauseTxt, out.CausePhase = fact.Class, fact.Detail, fact.Phase
 		if !sec.ready.IsZero() {
-			out.AfterS = sec.faults[p].fact.At.Sub(sec.ready).Seconds()
+			out.AfterS = fact.At.Sub(sec.ready).Seconds()
+		}
+		if !sec.firstRequest.IsZero() {
+			out.AfterRequestS = fact.At.Sub(sec.firstRequest).Seconds()
 		}
 	}
 	set(&out.DurationS, sec.last.Sub(out.At).Seconds(), out.Outcome != "running")

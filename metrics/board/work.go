@@ -294,8 +294,11 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 		return
 	}
 	s.lastBatch = t
-	if s.ready.IsZero() {
+	switch {
+	case s.ready.IsZero():
 		s.phases.sign = t
+	case s.firstRequest.IsZero() && !s.headless:
+		s.firstRequest = t
 	}
 	fig := func(n sglang.Num) metrics.Figure {
 		if !n.Known {
