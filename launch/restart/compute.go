@@ -315,6 +315,8 @@ func (p *Plan) refuse(in Input) {
 	}
 	if name := supervisor(l.Parent); name != "" {
 		add(RefusedSupervised, wayOr(way, in, name+"'s own restart"), "%s supervises it (parent process %d) and would start it again beside ours", name, l.PPID)
+	} else if l.PPID > 1 && runsScript(l.Parent) {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("its parent is `%s` (process %d): should that start it again, the script leaves it that one and ends", l.Parent, l.PPID))
 	}
 	if l.Container != "" {
 		add(RefusedContainer, "log in to the container, or restart it with its own tool: "+way, "it runs inside the container %s, a server started from this login would not", l.Container)
@@ -368,4 +370,18 @@ func supervisor(parent string) string {
 		}
 	}
 	return ""
+}
+
+// runsScript tells whether a command is an interpreter with a program to run: such
+// a parent may start its child again. Our own wrapper does not.
+func runsScript(command string) bool {
+	words := strings.Fields(command)
+	if len(words) < 2 || strings.Contains(command, "/restart.sh wrap ") {
+		return false
+	}
+	switch strings.TrimRight(path.Base(words[0]), "0123456789.") {
+	case "sh", "bash", "dash", "ash", "zsh", "ksh", "busybox", "python", "perl", "ruby", "node":
+		return true
+	}
+	return false
 }

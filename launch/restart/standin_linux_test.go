@@ -67,6 +67,7 @@ func standIn(args []string) int {
 	holds := f.Duration("holds", 0, "the port stays taken that long after the end")
 	silent := f.Bool("silent", false, "")
 	memlock := f.Uint64("memlock", 0, "soft limit that it needs")
+	loads := f.Duration("loads", 0, "before the port is opened")
 	f.String("api-key", "", "")
 	f.String("mem-fraction-static", "", "")
 	if err := f.Parse(args); err != nil {
@@ -101,6 +102,9 @@ func standIn(args []string) int {
 		time.Sleep(300 * time.Millisecond)
 		fmt.Println("RuntimeError: it was not to be")
 		return 3
+	}
+	if !pause(*loads, signals) {
+		return 143
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(*port))
 	if err != nil {
@@ -149,6 +153,16 @@ func standIn(args []string) int {
 	return 0
 }
 
+// pause waits; false where SIGTERM came first.
+func pause(d time.Duration, signals chan os.Signal) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-signals:
+		return false
+	}
+}
+
 // world is a node of one test: a home of its own, and the stand-ins.
 type world struct {
 	t    *testing.T
@@ -158,6 +172,11 @@ type world struct {
 	reap sync.WaitGroup // of the stand-ins
 	// before is shell text that runs before a stand-in in the same process.
 	before string
+	// wrap is the command of a stand-in's parent, which gets the stand-in's as its
+	// arguments.
+	wrap []string
+	uid  int    // whose the stand-ins are
+	bin  string // "" is this test binary
 }
 
 func newWorld(t *testing.T) *world {
@@ -210,14 +229,25 @@ func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	defer log.Close()
-	argv := append([]string{os.Args[0], "-m", "sglang.launch_server", "--port", strconv.Itoa(port)}, args...)
+	bin := os.Args[0]
+	if w.bin != "" {
+		bin = w.bin
+	}
+	if err := log.Chown(w.uid, w.uid); err != nil && w.uid != 0 {
+		w.t.Fatal(err)
+	}
+	argv := append([]string{bin, "-m", "sglang.launch_server", "--port", strconv.Itoa(port)}, args...)
 	if w.before != "" {
 		argv = append([]string{"/bin/sh", "-c", w.before + `; exec "$@"`, "sh"}, argv...)
 	}
+	argv = append(slices.Clone(w.wrap), argv...)
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home}, env...)
 	c.Dir, c.Stdout, c.Stderr = w.home, log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if w.uid != 0 {
+		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}
+	}
 	if err := c.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -236,16 +266,23 @@ func (w *world) serverOf(b behaviour, port int) *exec.Cmd {
 	return w.server(port, nil, b.args...)
 }
 
+// kill ends a stand-in and waits until it is gone.
+func (w *world) kill(pid int) {
+	w.t.Helper()
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	w.until("the stand-in is gone", func() bool { return !alive(pid) })
+}
+
 func (w *world) log() string { return filepath.Join(w.home, "server log.txt") }
 
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	w.t.Fatalf("%s: not within 20 s", what)
+	w.t.Fatalf("%s: not within 30 s", what)
 }
 
 func listening(port int) bool {

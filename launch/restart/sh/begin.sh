@@ -96,12 +96,13 @@ if [ "$MODE" = wrap ]; then
 	exit 0
 fi
 
-MYLOCK= MARK=
+MYLOCK= MYTURN= TURN=0 MARK= ENDED=
 finish() { # state, why, text
 	[ "$MODE" != check ] || exit 0
 	rm -f "$D"/smi* "$D"/*.words "$D"/*.env "$D"/new.* "$D"/old.* "$D"/client.*
 	rm -rf "$D/client.saved" "$D/key"
 	[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
+	[ -z "$MYTURN" ] || rm -f "$MYTURN"
 	say "end state=$1${2:+ why=$2}${3:+ -- $3}"
 	exit 0
 }
@@ -113,5 +114,16 @@ refuse() { # why, text
 read -r BOOTNOW </proc/sys/kernel/random/boot_id
 stat_of $$
 ME=$$:$st_start
-WHO=$(id -un 2>/dev/null || id -u)
+MYUID=$(id -u)
+WHO=$(id -un 2>/dev/null | tr -c 'A-Za-z0-9._@+\n-' _)
+[ -n "$WHO" ] || WHO=$MYUID
+# The lock of the node is for the port that is served: two logins may both be
+# allowed to signal its server. It lies where every login can write and only the
+# owner can remove.
+SHARED=
+for path in /dev/shm /tmp; do
+	[ "$OP" != end ] && [ -z "$SHARED" ] && [ -d "$path" ] && [ -k "$path" ] && [ -w "$path" ] || continue
+	SHARED=$path/runvigil-$NEWPORT.lock
+	[ "$PORT" = 0 ] || SHARED=$path/runvigil-$PORT.lock
+done
 [ "$MODE" = check ] || printf '%s\n' "$ME" >"$D/script" || exit 1

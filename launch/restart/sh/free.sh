@@ -113,6 +113,7 @@ gpu_wait() {
 			[ -n "$gw_said" ] || say "gpu-wait used=$gw_used"
 			gw_said=1
 		fi
+		alone
 		clock
 		[ "$UP" -lt "$gw_end" ] || return 1
 		sleep 1

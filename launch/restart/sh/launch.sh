@@ -112,14 +112,13 @@ start_client() {
 	became "$sc"
 	say "client pid=$sc"
 }
-current() { [ "$(cat "$BASE/current" 2>/dev/null)" = "$ID" ]; }
-
 # watch NAME: until the new server has opened its port or has ended. The lock is
 # free meanwhile, so that a start that goes wrong can be replaced at any time.
 watch() {
 	clock
 	wa_grow=0 wa_until= wa_name=$1
 	while :; do
+		current || finish running superseded "another restart has taken over"
 		if [ -s "$D/rc.$wa_name" ]; then
 			grow
 			marked "$ID-$wa_name"
@@ -132,11 +131,15 @@ watch() {
 			fi
 			return 1
 		fi
-		current || finish running superseded "another restart has taken over"
 		clock
 		if [ "$UP" -gt "$wa_grow" ]; then
 			wa_grow=$((UP + 2))
 			grow
+			if again; then
+				say "kill set=$(list $TREE) -- $AGAIN"
+				end_tree 5
+				alone
+			fi
 		fi
 		if [ -z "$wa_until" ] && { [ "$NEWPORT" = 0 ] || listens "$NEWPORT"; }; then
 			[ "$NEWPORT" = 0 ] || say "listening port=$NEWPORT"

@@ -71,6 +71,8 @@ stop_server() {
 	fi
 	gpu_before
 	st_tree=$TREE
+	PARENT=0
+	stat_of "$P" && PARENT=$st_ppid
 	if [ "$CLIENT" != keep ] && [ -n "$CLIENTS" ]; then
 		TREE=" $CLIENTS " ROOT=
 		say "client-stop set=$(list $CLIENTS)"
@@ -101,15 +103,19 @@ stop_server() {
 	fi
 	[ "$OP" = end ] || grow
 	say "term set=$P:$S tree=$(list $TREE)"
+	clock
+	[ "$OP" = end ] || ENDED=$((UP * 100))
 	end_tree "$TERMWAIT" || finish failed unkillable "cannot be ended: $(stuck)"
 	say stopped
 	[ "$OP" != end ] || finish down
+	alone
 	if listens "$PORT"; then
 		say "port-wait port=$PORT"
 		clock
 		pw_end=$((UP + PORTWAIT))
 		while listens "$PORT"; do
 			clock
+			alone
 			[ "$UP" -lt $pw_end ] || finish failed port-held "port $PORT is still taken by another process: $(holder "$PORT")"
 			nap
 		done
@@ -130,18 +136,31 @@ for old in "$BASE"/[0-9]*; do
 	case $t in *" end state=untouched"*) number "${t%% *}" && [ $(($(date +%s) - ${t%% *})) -lt 30 ] && continue ;; esac
 	rm -rf "$old"
 done
-[ "$OP" != stop ] || finish down
+if [ "$OP" = stop ]; then
+	# Whoever started it may start it again in a moment: then it is not down.
+	clock
+	st_end=$((UP + 3))
+	while [ "$PARENT" -gt 1 ] && [ -d "/proc/$PARENT" ] && [ "$UP" -lt $st_end ]; do
+		alone
+		nap
+		clock
+	done
+	finish down
+fi
 
 # Start. The port is looked at again: at most one server, whoever starts it.
+alone
 listens "$NEWPORT" && finish failed port-held "port $NEWPORT was taken meanwhile, perhaps the server is supervised and came back: $(holder "$NEWPORT")"
 launch new || finish failed start "the new server could not be started"
 unlock
 if watch new; then finish running; fi
 if [ "$BACK" = 0 ]; then finish failed exited "the new server ended before it served"; fi
-lock || finish failed superseded "another restart has taken over"
+current && lock || finish failed superseded "another restart has taken over"
 current || finish failed superseded "another restart has taken over"
 say "back -- the last good launch is started again"
 gpu_wait || finish failed gpu-held "GPU memory is still held: free it on the host. $(gpu_holders)"
+listens "$NEWPORT" && finish failed port-held "port $NEWPORT was taken meanwhile: $(holder "$NEWPORT")"
+alone
 launch old || finish failed start "the last good launch could not be started"
 BACK=0
 unlock

@@ -1,45 +1,95 @@
-# The lock is a link whose target names its owner, so that it never exists
-# without one. A dead owner's is passed over by the next number; of two live
-# ones the lower counts.
-owner_lives() { # pid:start:boot:id:since:user
+# A lock is a link whose target names its owner, so that it never exists without
+# one. A dead owner's is passed over by the next number; of two live ones the
+# lower counts.
+owner_lives() { # pid:start:boot:id:since:user, with :free behind one that was given up
+	case $1 in *:free) return 1 ;; esac
 	ow_pid=${1%%:*} ow=${1#*:}
 	ow_start=${ow%%:*} ow=${ow#*:}
-	[ "${ow%%:*}" = "$BOOTNOW" ] && lives "$ow_pid:$ow_start"
+	[ "${ow%%:*}" = "$BOOTNOW" ] && number "$ow_pid" || return 1
+	# Where others' processes are hidden, their locks count.
+	[ -r "/proc/$ow_pid/stat" ] || [ -r /proc/1/stat ] || return 0
+	lives "$ow_pid:$ow_start"
 }
-lock() { # false while another restart has it
-	lk_tries=0
+# counts LINK: whether a lock is to be heeded, with its number in LK_N and its
+# target in LK_O. Anybody can put a link where every login can write: it counts if
+# it is root's or this login's, for root also another's, and its owner's process is
+# of the same user.
+counts() {
+	[ -h "$1" ] || return 1
+	LK_N=${1##*.}
+	case $LK_N in '' | 0* | *[!0-9]* | ??????????*) return 1 ;; esac
+	LK_O=$(readlink "$1") || return 1
+	case $LK_O in *[!A-Za-z0-9:._@+-]*) return 1 ;; esac
+	case $1 in "$BASE"/*) return 0 ;; esac
+	co_link=$(owner_of "$1")
+	[ "$co_link" = 0 ] || [ "$co_link" = "$MYUID" ] || [ "$MYUID" = 0 ] || return 1
+	co_pid=${LK_O%%:*}
+	number "$co_pid" && [ -d "/proc/$co_pid" ] || return 0
+	[ "$(owner_of "/proc/$co_pid")" = "$co_link" ]
+}
+owner_of() { ls -ldn "$1" 2>/dev/null | { read -r a b c d && echo "$c"; }; }
+take() { # prefix: the link in TAKEN, false while another restart has it
+	TAKEN= lk_tries=0
 	while :; do
 		lk_top=0 lk_busy=
-		for lk in "$BASE"/lock.*; do
-			[ -h "$lk" ] && [ "$lk" != "$MYLOCK" ] || continue
-			lk_o=$(readlink "$lk") || continue
-			lk_n=${lk##*.}
-			[ "$lk_n" -le "$lk_top" ] || lk_top=$lk_n
-			owner_lives "$lk_o" || continue
-			[ -n "$MYLOCK" ] && [ "$lk_n" -gt "${MYLOCK##*.}" ] || lk_busy=$lk_o
+		for lk in "$1".*; do
+			[ "$lk" != "$TAKEN" ] && counts "$lk" || continue
+			[ "$LK_N" -le "$lk_top" ] || lk_top=$LK_N
+			owner_lives "$LK_O" || continue
+			[ -n "$TAKEN" ] && [ "$LK_N" -gt "${TAKEN##*.}" ] || lk_busy=$LK_O
 		done
 		if [ -n "$lk_busy" ]; then
-			[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
-			MYLOCK=
+			[ -z "$TAKEN" ] || rm -f "$TAKEN"
+			TAKEN=
 			return 1
 		fi
-		[ -z "$MYLOCK" ] || break
+		[ -z "$TAKEN" ] || break
 		[ "$MODE" != check ] || return 0
-		if ln -s "$ME:$BOOTNOW:$ID:$(date +%s):$WHO" "$BASE/lock.$((lk_top + 1))" 2>/dev/null; then
-			MYLOCK=$BASE/lock.$((lk_top + 1))
+		# A number that another login occupies for nothing is passed over too.
+		if ln -s "$ME:$BOOTNOW:$ID:$(date +%s):$WHO" "$1.$((lk_top + 1 + lk_tries))" 2>/dev/null; then
+			TAKEN=$1.$((lk_top + 1 + lk_tries))
 		else
 			lk_tries=$((lk_tries + 1))
 			[ $lk_tries -lt 50 ] || { lk_busy=0:0::unknown:0:unknown; return 1; }
 			nap
 		fi
 	done
-	for lk in "$BASE"/lock.*; do
-		[ "$lk" = "$MYLOCK" ] || owner_lives "$(readlink "$lk")" || rm -f "$lk"
+	for lk in "$1".*; do
+		[ "$lk" = "$TAKEN" ] || ! counts "$lk" || owner_lives "$LK_O" || rm -f "$lk" 2>/dev/null
 	done
 }
+lock() { # false while another restart has it
+	take "$BASE/lock" || return 1
+	MYLOCK=$TAKEN
+	[ -n "$SHARED" ] || return 0
+	lk_old=$MYTURN
+	if ! take "$SHARED"; then
+		[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
+		MYLOCK=
+		return 1
+	fi
+	MYTURN=$TAKEN
+	[ "$TURN" != 0 ] || TURN=${MYTURN##*.}
+	[ -z "$lk_old" ] || [ "$lk_old" = "$MYTURN" ] || rm -f "$lk_old"
+}
+# unlock: lets another restart begin. The node's lock stays, given up, until the
+# script ends: a higher number than TURN then tells that another login took over.
 unlock() {
 	[ -z "$MYLOCK" ] || rm -f "$MYLOCK"
 	MYLOCK=
+	[ -n "$MYTURN" ] || return 0
+	ln -s "$(readlink "$MYTURN"):free" "$MYTURN.free" 2>/dev/null && mv -f "$MYTURN.free" "$MYTURN" && return
+	rm -f "$MYTURN"
+	MYTURN=
+}
+# current: whether this restart is the newest, of this login and of all.
+current() {
+	[ "$(cat "$BASE/current" 2>/dev/null)" = "$ID" ] || return 1
+	[ -n "$SHARED" ] && [ "$TURN" != 0 ] || return 0
+	for cu in "$SHARED".*; do
+		[ "$cu" != "$MYTURN" ] && counts "$cu" && [ "$LK_N" -gt "$TURN" ] || continue
+		case $LK_O in *:"$BOOTNOW":*) return 1 ;; esac
+	done
 }
 busy() { # says who has the lock
 	bu_ifs=$IFS
@@ -167,3 +217,23 @@ stuck() {
 		printf 'pid %s state %s %s; ' "${sk%%:*}" "$st_state" "$sk_w"
 	done
 }
+
+# again: whether somebody, a supervisor perhaps, has started the old command again:
+# a process with the old command line that began after the old server was told to
+# end and is not of this restart. AGAIN is its number.
+again() {
+	[ -n "$SUM" ] && [ -n "$ENDED" ] || return 1
+	snap
+	while read -r ag_p ag_pp ag_pg ag_sid ag_s; do
+		[ -n "$ag_p" ] && [ "$ag_s" -ge "$ENDED" ] || continue
+		case $TREE in *" $ag_p:$ag_s "*) continue ;; esac
+		[ "$(cksum 2>/dev/null <"/proc/$ag_p/cmdline")" = "$SUM" ] || continue
+		grep -qas "RUNVIGIL_START=$ID" "/proc/$ag_p/environ" && continue
+		AGAIN="process $ag_p runs the old command again, started by process $ag_pp ($(tr -c 'A-Za-z0-9._:+-' ' ' 2>/dev/null <"/proc/$ag_pp/comm")): restart it with what supervises it"
+		return 0
+	done <<-END
+		$SNAP
+	END
+	return 1
+}
+alone() { ! again || finish failed respawned "$AGAIN"; }
