@@ -19,6 +19,8 @@ import (
 // fakeActed is the node that acting keys reach in tests.
 type fakeActed struct {
 	looks    []int
+	finds    int
+	under    *restart.UnderWay // what Find finds
 	lookErr  error
 	refusals []restart.Refusal
 	begun    []restart.Plan
@@ -64,7 +66,14 @@ func (f *fakeActions) Begin(_ context.Context, p restart.Plan) error {
 	return nil
 }
 
-func (f *fakeActions) Follow(ctx context.Context, _ restart.Plan, each func(metrics.JournalLine)) (metrics.Journal, error) {
+func (f *fakeActions) Find(context.Context) (*restart.UnderWay, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acted.finds++
+	return f.acted.under, nil
+}
+
+func (f *fakeActions) Follow(ctx context.Context, _ restart.UnderWay, each func(metrics.JournalLine)) (metrics.Journal, error) {
 	var j metrics.Journal
 	for i, text := range f.acted.journal {
 		if i == len(f.acted.journal)-1 && f.acted.hold != nil {
@@ -311,6 +320,64 @@ func TestRestartIsFollowedToAToken(t *testing.T) {
 		}
 	})
 }
+
+// A restart that another screen began, or this one before it was closed, is found
+// and followed to a token like one of its own.
+func TestFollowsWhatOthersBegan(t *testing.T) {
+	began := time.Unix(1771931767, 0)
+	under := func() *restart.UnderWay {
+		return &restart.UnderWay{ID: "1771931767-ab", Folder: "/root/.cache/runvigil/restart/1771931767-ab", By: "root", Since: began, Mine: true,
+			Plan: restart.Plan{ID: "1771931767-ab", Op: restart.Restart, Diff: []launch.Change{{Flag: "mem-fraction-static", From: ptr("0.88"), To: ptr("0.93")}}}}
+	}
+	open := func(d *driver, u *restart.UnderWay) *driver {
+		d.act.acted.under, d.act.acted.journal, d.act.acted.hold = u, restartJournal, make(chan struct{})
+		return d.Send(snapshotMsg{sceneRestarted(func(*metrics.Server) {})})
+	}
+	drive(t, 120, 40, nil, func(d *driver) {
+		open(d, under()).See("a restart of root is under way, begun 11:16:07 UTC: R follows it")
+		d.Wait(10 * time.Second).See("R restart: ").Press("R")
+		d.See("restart the server  by root since", "0.88 → 0.93", "it goes on", "SIGTERM was sent", "the new server runs: process 207001", "loading weights", "31 of 64", "earlier 1 m 21 s")
+		close(d.act.acted.hold)
+		d.Send(snapshotMsg{sceneReady()}).See("done: one real token came back")
+		if d.act.acted.finds != 1 {
+			t.Errorf("it was looked for %d times", d.act.acted.finds)
+		}
+	})
+	// Another login's is looked at only: nothing is asked of its server.
+	drive(t, 120, 40, nil, func(d *driver) {
+		u := under()
+		u.Mine, u.By = false, "ann"
+		d.act.acted.readyErr = errNode
+		open(d, u).Press("R").See("by ann since", "read-only", "31 of 64")
+		close(d.act.acted.hold)
+		ready := sceneReady()
+		ready.Starts = append(ready.Starts, metrics.Start{ID: "b00710:207001:4520000", FirstToken: storyNow})
+		d.Send(snapshotMsg{ready}).See("done: the new server gives tokens").NotSee("asking for a token")
+	})
+	// A read-only screen follows, and has no acting key.
+	drive(t, 120, 40, nil, func(d *driver) {
+		open(d, under()).Press("R").See("by root since", "31 of 64").Press("e").NotSee("edit SGLang")
+	}, func(o *Options) { o.ReadOnly = true })
+	// Of one whose journal is another login's, whose it is.
+	drive(t, 120, 40, nil, func(d *driver) {
+		u := under()
+		u.Mine, u.Hidden, u.By = false, true, "root"
+		open(d, u).See("a restart of root is under way", "its journal is for that login only").Wait(10 * time.Second).NotSee("R restart: ")
+	})
+	// One that was killed is told where no server runs.
+	drive(t, 120, 40, nil, func(d *driver) {
+		u := under()
+		u.Dead = true
+		open(d, u).NotSee("R restart: ").Send(snapshotMsg{sceneCrash()}).See("ended without a last word")
+	})
+	// A server that ends without us is a reason to look again.
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.act.acted.under, d.act.acted.journal = under(), restartJournal[:4]
+		d.Send(snapshotMsg{sceneSettled()}).NotSee("under way").Send(snapshotMsg{sceneCrash()}).See("a restart of root is under way")
+	})
+}
+
+func ptr(s string) *string { return &s }
 
 func TestCrashIsExplainedAndBGoesBack(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {

@@ -16,9 +16,20 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
+// A Follower is an Actions that finds what others begin on the node and follows it;
+// it changes nothing there.
+type Follower interface {
+	// Find looks for a restart under way, nil if there is none.
+	Find(ctx context.Context) (*restart.UnderWay, error)
+	// Follow reads the journal of a restart until its script has ended, and calls
+	// each for every line. It lives as long as the screen.
+	Follow(ctx context.Context, u restart.UnderWay, each func(metrics.JournalLine)) (metrics.Journal, error)
+}
+
 // An Actor is an Actions that can act on the node. Without one, in read-only and
 // in a recording no key acts. Plans hold secrets only where nothing shows them.
 type Actor interface {
+	Follower
 	// Look reads back the launch of the process pid; pid 0: the one that the last
 	// restart or stop left on the node (restart.ErrNothingSaved where none did).
 	Look(ctx context.Context, pid int) (restart.Seen, error)
@@ -26,9 +37,6 @@ type Actor interface {
 	Check(ctx context.Context, p restart.Plan) (refusals []restart.Refusal, notes []string, err error)
 	// Begin starts what was confirmed; it runs to its end whatever becomes of us.
 	Begin(ctx context.Context, p restart.Plan) error
-	// Follow reads the journal of a plan that was begun until its script has
-	// ended, and calls each for every line. It lives as long as the screen.
-	Follow(ctx context.Context, p restart.Plan, each func(metrics.JournalLine)) (metrics.Journal, error)
 	// Ready waits until the started server has given one real token; state is
 	// called with what it waits for. It lives as long as the screen.
 	Ready(ctx context.Context, p restart.Plan, j metrics.Journal, state func(string)) error
@@ -97,7 +105,8 @@ func actKeys() []binding {
 		reviewKey("way-back", "b", "way back", "whether the node itself starts the old launch again if the new one fails", (*reviewView).wayBack),
 		reviewKey("override", "o", "", "give the reason for breaking a guard that allows it", (*reviewView).override),
 		acts("edit", "e", "edit & restart", "change flags, with a forecast, and restart", func(m *Model) tea.Cmd { return m.open(viewForm) }),
-		acts("restart", "R", "", "restart with the same flags; while one goes on: follow it", (*Model).restartSame),
+		{name: "restart", keys: []string{"R"}, show: "R", group: "Act", help: "restart with the same flags; while one goes on: follow it", when: func(m *Model) bool { return canAct(m) || m.follow != nil },
+			do: func(m *Model, _ string) tea.Cmd { return m.restartSame() }},
 		acts("stop", "S", "", "stop the server", (*Model).stopServer),
 		acts("start-client", "C", "", "start the client", (*Model).startClient),
 		acts("last-good", "B", "", "go back to the last start that was good", (*Model).lastGood),
@@ -216,8 +225,11 @@ func identityOf(s *metrics.Snapshot, srv *metrics.Server) restart.Identity {
 }
 
 func (m *Model) restartSame() tea.Cmd {
-	if m.follow.active() {
+	if m.follow.active() || !canAct(m) {
 		return m.open(viewRestart)
+	}
+	if why := m.unsure(); why != "" {
+		return m.say(why)
 	}
 	srv := m.aim()
 	if srv == nil {

@@ -12,10 +12,16 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-// A follow is a plan that was begun, as far as its journal and the new server
-// tell.
+// A follow is a plan that was begun, here or elsewhere, as far as its journal and
+// the new server tell.
 type follow struct {
+	of   restart.UnderWay
 	plan restart.Plan
+	// others says that somebody else began it: another screen, a command line,
+	// another login.
+	others bool
+	// looking says that this screen may not ask the new server for a token.
+	looking bool
 	// forecast is what was told of the new launch before.
 	forecast forecast.Forecast
 	journal  metrics.Journal
@@ -32,8 +38,12 @@ type follow struct {
 
 // active tells whether it goes on; nil is not.
 func (f *follow) active() bool {
-	return f != nil && (!f.ended || f.starts() && f.err == nil && f.journal.State == metrics.JournalRunning && !f.ready && f.readyErr == nil)
+	return f != nil && (!f.ended || f.asks() && f.err == nil && f.journal.State == metrics.JournalRunning && !f.ready && f.readyErr == nil)
 }
+
+// asks tells whether the new server is asked for a token once the script is done:
+// never that of another login, where all is looking.
+func (f *follow) asks() bool { return f.starts() && f.of.Mine && !f.looking }
 
 func (f *follow) starts() bool {
 	return f.plan.Op == restart.Restart || f.plan.Op == restart.Start
@@ -80,13 +90,60 @@ type (
 	}
 )
 
-// followPlan follows a plan that was begun, beside the screen and without limit.
+// seek looks for a restart that somebody else began: once the link is up, and each
+// time that another server runs or none.
+func (m *Model) seek() tea.Cmd {
+	follower, ok := m.opt.Actions.(Follower)
+	if !ok || m.live.Replay || m.live.Link.Status != metrics.LinkUp || m.follow.active() {
+		return nil
+	}
+	about := m.live.Link.Since.String()
+	if srv := m.aim(); srv != nil {
+		about += " " + srv.ID
+	}
+	if about == m.sought {
+		return nil
+	}
+	m.sought = about
+	return m.call(func(ctx context.Context) tea.Msg {
+		u, err := follower.Find(ctx)
+		if err != nil || u == nil {
+			return nil // it is looked for again when the link or the server changes
+		}
+		return foundMsg{u}
+	})
+}
+
+type foundMsg struct{ u *restart.UnderWay }
+
+// apply follows what was found. One that ended without a last word matters only
+// where no server runs.
+func (msg foundMsg) apply(m *Model) tea.Cmd {
+	u := msg.u
+	if m.follow.active() || m.follow != nil && m.follow.of.ID == u.ID || u.Dead && m.aim() != nil {
+		return nil
+	}
+	if u.Hidden {
+		return m.say(u.String() + "; its journal is for that login only")
+	}
+	cmd := m.followThis(*u, forecast.Forecast{})
+	m.follow.others = true
+	m.follow.begun = u.Since.Add(-m.live.NodeClock)
+	return tea.Batch(cmd, m.say(u.String()+": R follows it"))
+}
+
+// followPlan follows a plan that was begun here.
 func (m *Model) followPlan(p restart.Plan, told forecast.Forecast) tea.Cmd {
-	f := &follow{plan: p, forecast: told, begun: m.live.At, events: make(chan tea.Msg, 64)}
+	return m.followThis(restart.UnderWay{ID: p.ID, Folder: p.ID, Mine: true, Plan: p}, told)
+}
+
+// followThis follows what was begun, beside the screen and without limit.
+func (m *Model) followThis(u restart.UnderWay, told forecast.Forecast) tea.Cmd {
+	f := &follow{of: u, plan: u.Plan, forecast: told, begun: m.live.At, looking: m.actor() == nil || m.opt.ReadOnly, events: make(chan tea.Msg, 64)}
 	m.follow = f
-	act, ctx := m.actor(), m.ctx
+	act, ctx := m.opt.Actions.(Follower), m.ctx
 	return tea.Batch(f.next(ctx), func() tea.Msg {
-		j, err := act.Follow(ctx, p, func(l metrics.JournalLine) { f.tell(ctx, journalMsg{f, l}) })
+		j, err := act.Follow(ctx, u, func(l metrics.JournalLine) { f.tell(ctx, journalMsg{f, l}) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -175,7 +232,7 @@ func journalText(l *metrics.JournalLine) string {
 		metrics.JournalBack: "the last good launch is started instead", metrics.JournalClient: "the client was started again: process " + pidOf(l), metrics.JournalNote: "note",
 		metrics.JournalEnd: map[string]string{
 			metrics.JournalRunning: "the script is done: a server runs", metrics.JournalDown: "the script is done: nothing runs, as was wanted",
-			metrics.JournalUntouched: "nothing was done", metrics.JournalFailed: "it failed: no server runs",
+			metrics.JournalUntouched: "nothing was done", metrics.JournalFailed: failedText(l.Get("why")),
 		}[l.Get("state")],
 	}[l.Step]
 	if l.Text != "" && l.Step != metrics.JournalStart {

@@ -39,6 +39,7 @@ type Model struct {
 	mouse      bool
 	scales     map[string]*scale
 	follow     *follow // the last plan that was begun, nil: none
+	sought     string  // of what a restart under way was looked for
 	toast      string
 	toastID    int
 
@@ -178,7 +179,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.past.keep(msg.s)
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
-		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery)}
+		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery), m.seek()}
 		if v, ok := m.top().(renewer); ok {
 			cmds = append(cmds, v.renewed(m))
 		}

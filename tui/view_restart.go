@@ -21,6 +21,12 @@ func (v *restartView) title(m *Model) string {
 		return "restart"
 	}
 	title := opText(m.follow.plan.Op)
+	if f := m.follow; f.others {
+		title += "  by " + clean(f.of.By) + " since " + m.pen().clock(f.begun)
+		if !f.of.Mine {
+			title += ", read-only"
+		}
+	}
 	if diff := m.follow.plan.Diff; len(diff) == 1 {
 		title += "  " + metrics.Clean(diff[0].String(), 200)
 	} else if len(diff) > 1 {
@@ -64,7 +70,9 @@ func (f *follow) outcome(s *metrics.Snapshot) (text string, bad bool) {
 	case f.ended && f.journal.State == metrics.JournalUntouched:
 		return "nothing was done", true
 	case f.ended && f.journal.State == metrics.JournalFailed:
-		return "it failed: no server runs", true
+		return failedText(f.journal.Why), true
+	case f.ended && f.journal.Why == "superseded":
+		return "another restart has taken over", true
 	case srv != nil && srv.State == metrics.ServerDown, f.readyErr != nil:
 		text = "the new server ended"
 		if f.ready {
@@ -80,8 +88,38 @@ func (f *follow) outcome(s *metrics.Snapshot) (text string, bad bool) {
 		return "the new launch failed; the last good one runs again and gave a real token", true
 	case f.ready:
 		return "done: one real token came back from the new server", false
+	case f.ended && f.starts() && !f.asks():
+		if st := f.start(s); st != nil && !st.FirstToken.IsZero() {
+			return "done: the new server gives tokens", false
+		}
 	}
 	return "", false
+}
+
+// failedText is what is left where the script could not do what was planned.
+func failedText(why string) string {
+	switch why {
+	case "respawned":
+		return "it failed: something else started the old command again, and that server runs"
+	case "port-held":
+		return "it failed: another process holds the port"
+	case "gpu-held":
+		return "it failed: no server runs, and GPU memory is held"
+	case "unkillable", "client-unkillable":
+		return "it failed: something could not be ended"
+	}
+	return "it failed: no server runs"
+}
+
+// start is what is known of the start that the script made.
+func (f *follow) start(s *metrics.Snapshot) *metrics.Start {
+	id := fmt.Sprintf("%s:%d:%d", s.BootID, f.journal.PID, f.journal.Start)
+	for i := range s.Starts {
+		if s.Starts[i].ID == id {
+			return &s.Starts[i]
+		}
+	}
+	return nil
 }
 
 func (v *restartView) lines(m *Model, f *follow, w int) []line {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type actFlags struct {
 	drain, term               time.Duration
 	abort, wayBack            bool
 	dryRun, asJSON, yes       bool
+	follow                    bool
 	start, command            string
 }
 
@@ -80,8 +82,11 @@ type act struct {
 
 // doAct plans one operation, shows it, has it confirmed, and follows it.
 func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFlags) error {
-	if o.readOnly && !f.dryRun {
+	if o.readOnly && !f.dryRun && !f.follow {
 		return usagef("--read-only: this runvigil does not act on the node; --dry-run shows what it would do")
+	}
+	if f.follow && (f.dryRun || f.yes || len(f.set)+len(f.unset)+len(f.env)+len(f.unsetEnv) > 0) {
+		return usagef("--follow begins nothing: it takes no edits, --yes or --dry-run")
 	}
 	if f.asJSON && !f.dryRun {
 		return usagef("--json belongs to --dry-run")
@@ -101,6 +106,9 @@ func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFla
 	defer n.close()
 	a := &act{o: o, n: n, run: newRunner(n), flags: f, op: op}
 	defer a.run.close()
+	if f.follow {
+		return a.followOther(ctx)
+	}
 	if err := a.prepare(ctx); err != nil {
 		return err
 	}
@@ -127,6 +135,9 @@ func (a *act) prepare(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", a.n.name, first(snap.Link.Reason, "the node did not answer"))
 	}
 	a.snap = snap
+	if err := a.free(ctx); err != nil {
+		return err
+	}
 	if known, _, err := starts.Load(a.n.state.dir); err == nil && len(snap.Starts) == 0 {
 		snap.Starts = known
 	}
@@ -170,6 +181,64 @@ func (a *act) prepare(ctx context.Context) error {
 	}
 	a.plan.Refusals, a.notes = refusals, notes
 	return nil
+}
+
+// free tells whether another restart is under way, here or of another login: then
+// nothing is planned, for what would be stopped is not what will run.
+func (a *act) free(ctx context.Context) error {
+	u, err := a.find(ctx)
+	if err != nil || u == nil {
+		return err
+	}
+	how := fmt.Sprintf("follow it with `runvigil restart %s --follow`", a.n.name)
+	switch {
+	case u.Hidden:
+		how = "its journal is for that login only"
+	case u.Dead:
+		how = "its journal is " + u.Folder + "/journal"
+	case !u.Held:
+		how = "its server has started, and this takes it over; to watch it instead, " + how
+	}
+	fmt.Fprintf(a.o.io.err, "runvigil: %s: %s (%s): %s\n", a.n.name, u, u.ID, how)
+	if u.Held && !a.flags.dryRun {
+		return exitRefused
+	}
+	return nil
+}
+
+// find looks for a restart under way. The simulated node has no other logins.
+func (a *act) find(ctx context.Context) (*restart.UnderWay, error) {
+	u, err := restart.Find(ctx, a.run, a.n.root == 0)
+	if err != nil {
+		return nil, unreachable(a.n, err)
+	}
+	return u, nil
+}
+
+// followOther follows what is under way instead of beginning something.
+func (a *act) followOther(ctx context.Context) error {
+	snap, err := look(ctx, a.n)
+	if err != nil {
+		return err
+	}
+	a.snap = snap
+	u, err := a.find(ctx)
+	switch {
+	case err != nil:
+		return err
+	case u == nil:
+		fmt.Fprintf(a.o.io.err, "runvigil: %s: no restart is under way\n", a.n.name)
+		return exitRefused
+	case u.Hidden:
+		fmt.Fprintf(a.o.io.err, "runvigil: %s: %s (%s): its journal is for that login only\n", a.n.name, u, u.ID)
+		return exitRefused
+	}
+	fmt.Fprintf(a.o.io.out, "%s (%s)\n", u, u.ID)
+	for _, c := range u.Plan.Diff {
+		fmt.Fprintln(a.o.io.out, "  "+c.String())
+	}
+	a.plan, a.seen.Base = u.Plan, filepath.Dir(u.Folder)
+	return a.followOn(ctx, *u)
 }
 
 // lookBack reads the launch that is stopped, or, for start, the one that was.
@@ -319,29 +388,36 @@ func (a *act) confirm() error {
 
 // carry begins the plan and follows it to its end.
 func (a *act) carry(ctx context.Context) error {
-	out := a.o.io.out
 	if err := restart.Begin(ctx, a.run, a.plan); err != nil && !errors.Is(err, restart.ErrUnsure) {
 		return unreachable(a.n, err)
 	}
-	j, err := restart.Follow(ctx, a.run, a.plan.ID, func(l metrics.JournalLine) { fmt.Fprintln(out, a.journalText(l)) })
+	return a.followOn(ctx, restart.UnderWay{ID: a.plan.ID, Folder: a.plan.ID, Mine: true, Plan: a.plan})
+}
+
+// followOn follows a restart to its end: the journal, then one token of the new
+// server, unless that is another login's.
+func (a *act) followOn(ctx context.Context, u restart.UnderWay) error {
+	out := a.o.io.out
+	j, err := restart.Follow(ctx, a.run, u.Folder, func(l metrics.JournalLine) { fmt.Fprintln(out, a.journalText(l)) })
 	if ctx.Err() != nil {
-		fmt.Fprintln(a.o.io.err, "runvigil: it goes on without us; its journal on the node is "+a.seen.Base+"/"+a.plan.ID+"/journal")
+		fmt.Fprintf(a.o.io.err, "runvigil: it goes on without us; follow it with `runvigil restart %s --follow`; its journal on the node is %s/%s/journal\n", a.n.name, a.seen.Base, u.ID)
 	}
 	if err != nil {
 		return unreachable(a.n, err)
 	}
 	switch {
-	case j.State == metrics.JournalUntouched:
+	case j.State == metrics.JournalUntouched, j.Why == "superseded":
 		return exitRefused
 	case j.State == metrics.JournalDown:
 		return nil
-	case j.State == metrics.JournalFailed && !j.Exited && j.Why != "exited":
+	case j.State == metrics.JournalFailed && j.Why != "exited":
 		return exitHeld
 	case j.State == metrics.JournalFailed:
 		a.keep(j, "failed", a.explain(ctx, j))
 		return exitServer
-	case j.Why == "superseded":
-		return exitRefused
+	case !u.Mine || a.o.readOnly:
+		fmt.Fprintln(out, "  the script is done; this does not ask its server for a token: `runvigil check "+a.n.name+"` tells how it is")
+		return nil
 	}
 	say := func(s string) { fmt.Fprintln(out, "  "+s) }
 	tok, err := restart.Ready(ctx, a.run, a.plan, j, say)

@@ -42,6 +42,8 @@ func TestActingUsage(t *testing.T) {
 		{[]string{"restart", "gpu7", "--client", "kill"}, "keep, stop or restart"},
 		{[]string{"stop", "gpu7", "--client", "restart"}, "with no server"},
 		{[]string{"start", "gpu7", "--start", "4", "--command", "x"}, "exclude each other"},
+		{[]string{"restart", "gpu7", "--follow", "--set", "a=b"}, "begins nothing"},
+		{[]string{"restart", "gpu7", "--follow", "--yes"}, "begins nothing"},
 		{[]string{"restart"}, "takes one NODE"},
 	} {
 		if code, _, errs := runActing(t, c.args...); code != 64 || !strings.Contains(errs, c.want) {

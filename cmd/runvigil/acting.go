@@ -18,25 +18,48 @@ import (
 	"github.com/runvigil/runvigil/tui"
 )
 
-// acting are the actions of a screen that may act. With --read-only none exists.
-type acting struct {
+// following are the actions of a screen that may look only: it finds and follows
+// what others begin.
+type following struct {
 	*actions
 	run *runner
-
-	mu    sync.Mutex
-	going map[string]restart.Op // begun and not yet ended, by the plan's id
 }
 
-func newActing(a *actions) *acting {
-	return &acting{
-		actions: a, going: map[string]restart.Op{},
-		run: &runner{dial: func(context.Context) (*remote.Conn, error) {
-			if conn := a.live.Conn(); conn != nil {
-				return conn, nil
-			}
-			return nil, errNoLink
-		}},
-	}
+func newFollowing(a *actions) *following {
+	return &following{actions: a, run: &runner{dial: func(context.Context) (*remote.Conn, error) {
+		if conn := a.live.Conn(); conn != nil {
+			return conn, nil
+		}
+		return nil, errNoLink
+	}}}
+}
+
+// Find looks for a restart under way. The simulated node has no other logins.
+func (f *following) Find(ctx context.Context) (*restart.UnderWay, error) {
+	return restart.Find(ctx, f.run, f.live.node.root == 0)
+}
+
+// Follow reads the journal; its lines become frames too, so that the timeline
+// and a recording have them.
+func (f *following) Follow(ctx context.Context, u restart.UnderWay, each func(metrics.JournalLine)) (metrics.Journal, error) {
+	return restart.Follow(ctx, f.run, u.Folder, func(l metrics.JournalLine) {
+		if err := f.session.put(ctx, metrics.Frame{Kind: metrics.KindJournal, Name: u.ID, Data: []byte(l.String() + "\n")}); err != nil {
+			slog.Warn("tell of the journal", "error", err)
+		}
+		each(l)
+	})
+}
+
+// acting are the actions of a screen that may act. With --read-only none exists.
+type acting struct {
+	*following
+
+	mu    sync.Mutex
+	going map[string]restart.Op // under way and not yet ended, by the plan's id
+}
+
+func newActing(f *following) *acting {
+	return &acting{following: f, going: map[string]restart.Op{}}
 }
 
 // Look reads a launch back.
@@ -63,22 +86,19 @@ func (a *acting) Begin(ctx context.Context, p restart.Plan) error {
 		s.Outcome = "stopped"
 		a.tell(ctx, s)
 	}
-	err := restart.Begin(ctx, a.run, p)
-	if err == nil || errors.Is(err, restart.ErrUnsure) {
-		a.mu.Lock()
-		a.going[p.ID] = p.Op
-		a.mu.Unlock()
-	}
-	return err
+	return restart.Begin(ctx, a.run, p)
 }
 
-// Follow reads the journal; its lines become frames too, so that the timeline
-// and a recording have them.
-func (a *acting) Follow(ctx context.Context, p restart.Plan, each func(metrics.JournalLine)) (metrics.Journal, error) {
-	j, err := restart.Follow(ctx, a.run, p.ID, func(l metrics.JournalLine) {
-		if err := a.session.put(ctx, metrics.Frame{Kind: metrics.KindJournal, Name: p.ID, Data: []byte(l.String() + "\n")}); err != nil {
-			slog.Warn("tell of the journal", "error", err)
-		}
+// Follow follows, and tells of the starts that this login's restarts make.
+func (a *acting) Follow(ctx context.Context, u restart.UnderWay, each func(metrics.JournalLine)) (metrics.Journal, error) {
+	if !u.Mine {
+		return a.following.Follow(ctx, u, each)
+	}
+	p := u.Plan
+	a.mu.Lock()
+	a.going[p.ID] = p.Op
+	a.mu.Unlock()
+	j, err := a.following.Follow(ctx, u, func(l metrics.JournalLine) {
 		if s, ok := begunStart(p, l); ok {
 			a.tell(ctx, s)
 		}

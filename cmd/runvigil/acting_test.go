@@ -17,7 +17,7 @@ import (
 
 // The actions of a read-only screen and of a replay have no acting method.
 func TestLookingCannotAct(t *testing.T) {
-	var looking tui.Actions = &actions{}
+	var looking tui.Actions = &following{}
 	if _, can := looking.(tui.Actor); can {
 		t.Error("the actions for looking can act")
 	}
@@ -30,7 +30,7 @@ func TestLookingCannotAct(t *testing.T) {
 func actingOn(t *testing.T) (*acting, *session) {
 	t.Helper()
 	s := newSession(newClock(), &replaySource{}, func(*metrics.Snapshot) {})
-	return &acting{actions: &actions{session: s, live: &live{node: &node{name: "gpu7"}}}, going: map[string]restart.Op{}}, s
+	return newActing(newFollowing(&actions{session: s, live: &live{node: &node{name: "gpu7"}}})), s
 }
 
 // What is begun is told when the screen is left, until it is over.

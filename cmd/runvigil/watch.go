@@ -105,9 +105,10 @@ func watch(ctx context.Context, o *options, name string) error {
 	before := n.frames(c.now())
 	opt := tui.Options{Node: name, Source: box, Prompts: prompts.out}
 	looking := &actions{session: s, live: src, prompts: prompts, state: n.state}
-	opt.Actions = looking
+	follow := newFollowing(looking)
+	opt.Actions = follow
 	if !o.readOnly {
-		act := newActing(looking)
+		act := newActing(follow)
 		opt.Actions, opt.Leaving = act, act.leaving
 	}
 	return screen(ctx, o, s, before, opt, keep.flush)

@@ -285,7 +285,7 @@ func (p *Plan) refuse(in Input) {
 	}
 	l, seen := in.Seen.Launch, in.Seen
 	if seen.Busy != nil {
-		p.Refusals = append(p.Refusals, busy(*seen.Busy))
+		p.Refusals = append(p.Refusals, busy(*seen.Busy, p.Node))
 	}
 	if p.Op != Stop && p.Op != EndOne && seen.KillsUserProcesses {
 		add(RefusedSession, "loginctl enable-linger with KillUserProcesses=no, or log in as root", "the node's session manager (KillUserProcesses) would end the new server when this login ends")
@@ -348,11 +348,11 @@ func orUser(name string, uid int) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-func busy(o Owner) Refusal {
+func busy(o Owner, node string) Refusal {
 	return Refusal{
 		Code:   RefusedBusy,
 		Reason: fmt.Sprintf("a restart of %s is under way since %s (%s, process %d)", orUser(o.User, -1), o.Since.UTC().Format("15:04:05 UTC"), o.ID, o.PID),
-		Way:    "wait for it to end",
+		Way:    "follow it: R on the screen, or runvigil restart " + node + " --follow",
 	}
 }
 

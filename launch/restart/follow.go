@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func Check(ctx context.Context, r Runner, p Plan) (refusals []Refusal, notes []s
 		case metrics.JournalRefused:
 			refusals = append(refusals, refusalOf(l))
 		case metrics.JournalBusy:
-			refusals = append(refusals, busy(ownerOf(l)))
+			refusals = append(refusals, busy(ownerOf(l), p.Node))
 		case metrics.JournalNote:
 			notes = append(notes, l.Text)
 		}
@@ -122,11 +123,13 @@ var ErrUnsure = errors.New("it is not known whether the script was started")
 const notBegun = 10 * time.Second
 
 // Follow reads the journal of a restart until its script has ended, and calls
-// each for every line in order. A link that goes down is waited for. The journal
-// is returned as far as it is known in any case.
-func Follow(ctx context.Context, r Runner, id string, each func(metrics.JournalLine)) (metrics.Journal, error) {
+// each for every line in order. The restart is given by its id, or, where it is
+// another login's, by its folder. A link that goes down is waited for. The journal
+// is returned as far as it is known in any case. Nothing on the node is changed.
+func Follow(ctx context.Context, r Runner, of string, each func(metrics.JournalLine)) (metrics.Journal, error) {
 	var j metrics.Journal
-	f := follower{r: r, id: id}
+	id := path.Base(of)
+	f := follower{r: r, of: of}
 	var silent time.Time
 	for {
 		chunk, found, err := f.read(ctx)
@@ -165,7 +168,7 @@ func Follow(ctx context.Context, r Runner, id string, each func(metrics.JournalL
 
 type follower struct {
 	r      Runner
-	id     string
+	of     string // id or folder
 	offset int64
 	// dead says that the script no longer lives.
 	dead bool
@@ -176,8 +179,12 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	n := nonce(NewID(time.Now()))
 	var l lines
 	l.set("N", n)
-	l.b.WriteString("{\n" + baseDir)
-	l.add(`D=$B/%s`, f.id)
+	l.b.WriteString("{\n" + baseName)
+	if path.IsAbs(f.of) {
+		l.set("D", f.of)
+	} else {
+		l.add(`D=$B/%s`, f.of)
+	}
 	l.add(`if [ -d "$D" ]; then printf '\n%%s found\n' "$N"; fi`)
 	// Whether it lives is asked before the journal is read: a last word that
 	// comes between the two is not missed.

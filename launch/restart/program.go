@@ -46,13 +46,15 @@ const (
 	grace    = 60 // after the port opened, for the way back
 )
 
-// baseDir finds the folder for the files of restarts: B. It must be the
-// login's own, for the script that is run from it is written into it.
-const baseDir = `umask 077
-B=/tmp/runvigil-$(id -u)
-if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil; fi
-mkdir -p "$B/restart" 2>/dev/null
-B=$B/restart
+// baseName finds the folder for the files of restarts: B.
+const baseName = `umask 077
+B=/tmp/runvigil-$(id -u)/restart
+if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil/restart; fi
+`
+
+// baseDir makes it. It must be the login's own, for the script that is run from
+// it is written into it.
+const baseDir = baseName + `mkdir -p "$B" 2>/dev/null
 if ! [ -d "$B" ] || ! [ -O "$B" ] || [ -h "$B" ]; then printf '\n%s failed %s\n' "$N" "$B is not a folder of this login's own"; exit 0; fi
 `
 
@@ -148,6 +150,9 @@ func (p Plan) files() (map[string][]byte, error) {
 		return nil, err
 	}
 	files["plan"] = plan
+	if files["shown"], err = p.shown(); err != nil {
+		return nil, err
+	}
 	if p.Identity.PID > 0 && p.Op != EndOne {
 		files["identify.sh"] = []byte(launch.IdentifyScript(p.Identity.PID, nonce(p.ID)))
 	}

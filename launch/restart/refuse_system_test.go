@@ -499,3 +499,37 @@ func TestTakenOverByAnotherUser(t *testing.T) {
 	}
 	w.onlyServer(roots, nil)
 }
+
+// TestFindAnothersRestart: root sees the restart of the server's user and may follow
+// it; a user is told whose the restart of root's is.
+func TestFindAnothersRestart(t *testing.T) {
+	w, port := userWorld(t, ann), freePort(t)
+	old := w.server(port, nil, "--deaf")
+	root := w.loginOf(0)
+	p := planBy(t, w.run, old.Process.Pid, Options{Op: Restart, TermWait: 2 * time.Second})
+	if err := Begin(t.Context(), w.run, p); err != nil {
+		t.Fatal(err)
+	}
+	var u *UnderWay
+	w.until("root finds it", func() bool { u = w.find(root); return u != nil })
+	if u.ID != p.ID || u.Mine || u.Hidden || u.By != strconv.Itoa(ann) || strings.Join(u.Plan.Command, " ") != strings.Join(p.Command, " ") {
+		t.Errorf("%+v", u)
+	}
+	j, err := Follow(t.Context(), root, u.Folder, func(metrics.JournalLine) {})
+	if err != nil || j.State != metrics.JournalRunning || j.ID != p.ID {
+		t.Fatalf("%v %q", err, steps(j))
+	}
+	w.until("ann's is over", func() bool { return w.find(root) == nil })
+
+	p = planBy(t, root, j.PID, Options{Op: Stop, TermWait: 2 * time.Second})
+	if err := Begin(t.Context(), root, p); err != nil {
+		t.Fatal(err)
+	}
+	w.until("ann is told of root's", func() bool { u = w.find(w.run); return u != nil })
+	if u.ID != p.ID || u.Mine || !u.Hidden || u.By != "root" || u.Since.IsZero() {
+		t.Errorf("%+v", u)
+	}
+	if j, err := Follow(t.Context(), root, p.ID, func(metrics.JournalLine) {}); err != nil || j.State != metrics.JournalDown {
+		t.Fatalf("%v %q", err, steps(j))
+	}
+}
