@@ -3,6 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -107,6 +108,9 @@ func (s *Script) Dynamic() []string {
 func (s *Script) Launch() Launch {
 	argv := s.Argv()
 	l := Launch{Engine: engineOf(argv), Argv: argv, Env: slices.Clone(s.env), Dir: s.dir, Log: s.log, LogHow: s.how, Umask: -1, UID: -1, GID: -1}
+	if l.Log != "" && l.Dir != "" && !path.IsAbs(l.Log) {
+		l.Log = path.Join(l.Dir, l.Log)
+	}
 	for _, d := range s.Dynamic() {
 		l.Unread = append(l.Unread, "in the start script, "+d)
 	}

@@ -306,7 +306,10 @@ func TestRestartIsFollowedToAToken(t *testing.T) {
 		d.See("review: restart the server", "the node has no objection", "client keep", "drain none", "0.88 → 0.93", "0.93 was tried", "150 requests in flight", "client 206570")
 		d.Press("a").See("would save cut answers").Press("c").See("client stop", "abort requests no").Press("a").See("abort requests yes")
 		d.Press("c").See("client restart").Press("c").See("client keep").NotSee("abort requests")
-		d.Press("d").See("drain 30 s").Press("b").See("way back by the node itself").Press("b")
+		d.Press("d").See("how long may requests end by themselves?").Press("ctrl+u", "ctrl+k").See("a number of seconds").Type("90x").See("✖ no time").Press("enter").See("✖ no time")
+		d.Press("ctrl+u").Type("25h").See("at most 24 h").Press("ctrl+u").Type("0.5s").See("whole seconds").Press("ctrl+u").Type("90").See("1 m 30 s; then SIGTERM follows").Press("enter").See("drain 1 m 30 s")
+		d.Press("t").See("after SIGTERM?").Press("ctrl+u", "ctrl+k").Type("0").See("at least 1 s").Press("ctrl+u").Type("45").Press("esc").See("SIGKILL after 20 s")
+		d.Press("t", "ctrl+u", "ctrl+k").Type("45").Press("enter").See("SIGKILL after 45 s").Press("b").See("way back by the node itself").Press("b")
 		d.Press("w").See("restart the server on gpu7?", "0.88 → 0.93", "it works: type").goOn("gpu7")
 		d.See("it goes on", "SIGTERM was sent", "GPU memory is free", "the new server runs: process 207001", "it is looked for")
 		d.Send(snapshotMsg{sceneRestarted(func(*metrics.Server) {})}).See("loading weights", "31 of 64", "earlier 1 m 21 s")
@@ -315,7 +318,7 @@ func TestRestartIsFollowedToAToken(t *testing.T) {
 		close(d.act.acted.hold)
 		d.Send(snapshotMsg{sceneReady()}).See("done: one real token came back", "231,120", "0.82").Press("esc").NotSee("R restart: ")
 		p := d.act.acted.begun[0]
-		if p.Options.Drain != 30*time.Second || p.Options.Client != restart.ClientKeep || p.Options.WayBack || !slices.Contains(p.Command, "0.93") {
+		if p.Options.Drain != 90*time.Second || p.Options.TermWait != 45*time.Second || p.Options.Client != restart.ClientKeep || p.Options.WayBack || !slices.Contains(p.Command, "0.93") {
 			t.Errorf("plan %+v", p)
 		}
 	})

@@ -44,14 +44,18 @@ type reviewView struct {
 	failed string // why it could not be begun
 }
 
-// drains are the choices of how long requests may end by themselves.
-var drains = []time.Duration{0, 30 * time.Second, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute}
+// The longest waits that can be chosen: who wants to wait longer does not restart.
+const (
+	maxDrain    = 24 * time.Hour
+	maxTermWait = time.Hour
+)
 
 // begin opens the review of a restart, a stop or a start with edits.
 func (v *reviewView) begin(m *Model, opt restart.Options, srv *metrics.Server, edits []launch.Edit) tea.Cmd {
 	if opt.Client == "" {
 		opt.Client = restart.ClientKeep
 	}
+	opt.TermWait = restart.DefaultTermWait
 	*v = reviewView{id: restart.NewID(m.live.At), opt: opt, of: identityOf(m.live, srv), edits: edits, stale: true}
 	return tea.Batch(m.open(viewReview), m.look(v, v.of.PID))
 }
@@ -197,12 +201,19 @@ func (v *reviewView) nextClient(m *Model) tea.Cmd {
 	return nil
 }
 
-func (v *reviewView) nextDrain(m *Model) tea.Cmd {
-	if !v.stops() {
-		return m.say("no server is stopped, so nothing drains")
-	}
-	v.opt.Drain = drains[(slices.Index(drains, v.opt.Drain)+1)%len(drains)]
-	v.stale = true
+// drain asks how long requests may end by themselves.
+func (v *reviewView) drain(m *Model) tea.Cmd {
+	m.ask(newWaitDialog("how long may requests end by themselves?", "then SIGTERM follows; 0: at once", v.opt.Drain, 0, maxDrain, func(d time.Duration) {
+		v.opt.Drain, v.stale = d, true
+	}))
+	return nil
+}
+
+// termWait asks how long the server may take to end after SIGTERM.
+func (v *reviewView) termWait(m *Model) tea.Cmd {
+	m.ask(newWaitDialog("how long may the server take to end after SIGTERM?", "then what is left gets SIGKILL", v.opt.TermWait, time.Second, maxTermWait, func(d time.Duration) {
+		v.opt.TermWait, v.stale = d, true
+	}))
 	return nil
 }
 

@@ -117,11 +117,12 @@ func (v *reviewView) checkLines(w int) []line {
 func (v *reviewView) optionLine() line {
 	drain := "none"
 	if v.opt.Drain > 0 {
-		drain = metrics.Age(v.opt.Drain)
+		drain = waitText(v.opt.Drain)
 	}
 	l := line{
 		sp("c", stAccent.bold()), sp(" client ", stDim), sp(string(v.opt.Client), stStrong),
 		sp("   d", stAccent.bold()), sp(" drain ", stDim), sp(drain, stStrong),
+		sp("   t", stAccent.bold()), sp(" SIGKILL after ", stDim), sp(waitText(v.opt.TermWait), stStrong),
 	}
 	if v.opt.Client != restart.ClientKeep {
 		l = append(l, sp("   a", stAccent.bold()), sp(" abort requests ", stDim), sp(map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/runvigil/runvigil/launch/restart"
 	"github.com/runvigil/runvigil/launch/starts"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/board"
 	"github.com/runvigil/runvigil/metrics/explain"
 )
 
@@ -127,6 +129,9 @@ func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFla
 
 // prepare looks at the node and computes the plan.
 func (a *act) prepare(ctx context.Context) error {
+	if err := a.free(ctx); err != nil {
+		return err
+	}
 	snap, err := look(ctx, a.n)
 	if err != nil {
 		return err
@@ -135,9 +140,7 @@ func (a *act) prepare(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", a.n.name, first(snap.Link.Reason, "the node did not answer"))
 	}
 	a.snap = snap
-	if err := a.free(ctx); err != nil {
-		return err
-	}
+	newStartKeeper(a.n.state).put(snap)
 	if known, _, err := starts.Load(a.n.state.dir); err == nil && len(snap.Starts) == 0 {
 		snap.Starts = known
 	}
@@ -405,6 +408,7 @@ func (a *act) followOn(ctx context.Context, u restart.UnderWay) error {
 	if err != nil {
 		return unreachable(a.n, err)
 	}
+	a.keepStopped(j)
 	switch {
 	case j.State == metrics.JournalUntouched, j.Why == "superseded":
 		return exitRefused
@@ -506,6 +510,21 @@ func (a *act) explain(ctx context.Context, j metrics.Journal) *explain.Cause {
 	return cause
 }
 
+// keepStopped notes in the node's history that the server was stopped which was.
+func (a *act) keepStopped(j metrics.Journal) {
+	id := a.plan.Identity
+	was := fmt.Sprintf("%s:%d:%d", id.BootID, id.PID, id.Start)
+	i := slices.IndexFunc(a.snap.Starts, func(s metrics.Start) bool { return s.ID == was })
+	if i < 0 || a.plan.Op == restart.EndOne || !slices.ContainsFunc(j.Lines, func(l metrics.JournalLine) bool { return l.Step == metrics.JournalStopped }) {
+		return
+	}
+	s := a.snap.Starts[i]
+	s.No, s.Outcome = 0, "stopped"
+	if err := starts.Append(a.n.state.dir, starts.Event{Key: s.ID, At: time.Now(), What: "ended", Start: s}); err != nil {
+		slog.Warn("keep the start", "error", err)
+	}
+}
+
 // keep writes the start into the node's history.
 func (a *act) keep(j metrics.Journal, outcome string, cause *explain.Cause) {
 	if j.PID == 0 || j.Back {
@@ -514,7 +533,7 @@ func (a *act) keep(j metrics.Journal, outcome string, cause *explain.Cause) {
 	now := time.Now()
 	s := metrics.Start{
 		ID: fmt.Sprintf("%s:%d:%d", a.plan.Identity.BootID, j.PID, j.Start), Node: a.n.name, Engine: a.plan.New.Engine, Version: a.plan.New.Version,
-		At: j.Lines[0].At, Argv: a.plan.Command, Outcome: outcome, Override: metrics.Clean(a.plan.Options.Override, 400),
+		At: j.Lines[0].At, Argv: a.plan.Command, Label: board.StartLabel(a.plan.Command, nil), Outcome: outcome, Override: metrics.Clean(a.plan.Options.Override, 400),
 	}
 	if a.server != nil {
 		s.Model = a.server.Model

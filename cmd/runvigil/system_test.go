@@ -146,7 +146,12 @@ type realNode struct {
 
 func newRealNode(t *testing.T) realNode {
 	t.Helper()
-	s := remotetest.OpenSSH(t, remotetest.Options{})
+	return newRealNodeWith(t, remotetest.Options{})
+}
+
+func newRealNodeWith(t *testing.T, o remotetest.Options) realNode {
+	t.Helper()
+	s := remotetest.OpenSSH(t, o)
 	ssh, err := exec.LookPath("ssh")
 	if err != nil {
 		t.Fatal(err)

@@ -145,8 +145,8 @@ func (m *maker) outcomes() []Warning {
 	var out []Warning
 	held := map[string]bool{}
 	for _, s := range m.samples {
-		if s.now {
-			continue
+		if s.now || s.start.Outcome == "running" {
+			continue // how it will end is not known
 		}
 		bad := s.start.Outcome == "crashed" || s.start.Outcome == "failed"
 		switch {

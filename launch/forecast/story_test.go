@@ -246,6 +246,11 @@ func TestKnownOutcomesComeFirst(t *testing.T) {
 	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of memory in prefill, 1 m after it was ready") {
 		t.Errorf("where nothing tells the first request: %+v", got)
 	}
+	runs := try3()
+	runs.Outcome = "running"
+	if got := Make(edited("--mem-fraction-static", "0.90", "--kv-cache-dtype", "fp8_e4m3"), present(), []metrics.Start{runs}).Outcomes; len(got) != 0 {
+		t.Errorf("what runs still has no outcome: %+v", got)
+	}
 	if got := Make(edited("--mem-fraction-static", "0.89"), present(), []metrics.Start{baseline(), try1()}).Outcomes; len(got) != 0 {
 		t.Errorf("0.89 was never tried: %+v", got)
 	}

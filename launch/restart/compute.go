@@ -73,6 +73,9 @@ func (p *Plan) takeLaunch(in Input) {
 	p.Command = p.New.Argv
 	p.words, missing = d.Words()
 	p.setEnv, p.unsetEnv, gone = d.EnvChanges()
+	if p.Op == Start && in.Seen.Saved == "" {
+		p.setEnv, gone = given(d.Launch().Env)
+	}
 	p.NotReproduced = p.Old.NotReproduced()
 	p.Port = portOf(p.New, nil)
 	if _, changed := p.changed("port"); !changed && p.oldPort > 0 {
@@ -113,6 +116,19 @@ func (p *Plan) takeLaunch(in Input) {
 	if p.Options.Client == ClientRestart {
 		p.client(in)
 	}
+}
+
+// given is the environment of a command line or script: nothing on the node was
+// saved that holds it.
+func given(env []launch.Var) (set []launch.Var, missing []string) {
+	for _, v := range env {
+		if strings.Contains(v.Value, metrics.Masked) {
+			missing = append(missing, v.Name)
+		} else {
+			set = append(set, v)
+		}
+	}
+	return set, missing
 }
 
 func (p *Plan) changed(name string) (launch.Change, bool) {

@@ -281,10 +281,13 @@ func (p Plan) variables() ([]byte, error) {
 	l.set("HOSTKB", strconv.FormatInt(max(0, hostCache(p.New)-hostCache(p.Old))/1024, 10))
 	l.set("SAVED", p.saved)
 	l.set("SEPARATOR", metrics.StartSeparator)
-	if log == "" {
+	switch {
+	case log == "":
 		l.add(`LOG=${BASE%%/*}/logs/%s.log`, p.ID)
-	} else {
+	case path.IsAbs(log):
 		l.set("LOG", log)
+	default: // a command line's own: from where a login begins
+		l.add(`LOG=${HOME:-$PWD}/%s`, l.quote(log))
 	}
 	if clientLog == "" {
 		l.add(`CLIENTLOG=${BASE%%/*}/logs/%s-client.log`, p.ID)

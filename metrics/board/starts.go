@@ -159,7 +159,7 @@ func (b *Board) mergeStart(list []metrics.Start, s metrics.Start, logged map[str
 func (b *Board) bareStart(s *serverState) metrics.Start {
 	out := metrics.Start{
 		ID: b.startID(s, nil), Node: b.session.Node, Engine: s.s.Engine, Version: s.version, Model: s.s.Model,
-		At: s.s.Started, Argv: s.s.Argv, Label: startLabel(s.s.Argv, nil), Outcome: "running",
+		At: s.s.Started, Argv: s.s.Argv, Label: StartLabel(s.s.Argv, nil), Outcome: "running",
 	}
 	if !s.alive() {
 		out.Outcome = "unknown"
@@ -183,7 +183,7 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 			out.At = s.s.Started
 		}
 	}
-	out.Label = startLabel(out.Argv, sec.flags)
+	out.Label = StartLabel(out.Argv, sec.flags)
 	out.KVDtype, out.FirstToken, out.FirstRequest = sec.kvDtype, sec.firstToken, sec.firstRequest
 	set := func(to **float64, v float64, known bool) {
 		if known && !math.IsNaN(v) {
@@ -235,9 +235,9 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 	return out
 }
 
-// startLabel names a start by the flags that operators turn: memory fraction,
+// StartLabel names a start by the flags that operators turn: memory fraction,
 // KV type, host cache.
-func startLabel(argv []string, flags map[string]string) string {
+func StartLabel(argv []string, flags map[string]string) string {
 	get := func(py string, names ...string) string {
 		if v, ok := flagValue(argv, names...); ok {
 			return v
