@@ -285,6 +285,14 @@ func TestConfirmationIsHardToGiveByAccident(t *testing.T) {
 	})
 }
 
+// However many choices there are, each can be read at 80 columns.
+func TestChoicesWrap(t *testing.T) {
+	drive(t, 80, 24, sceneSettled(), func(d *driver) {
+		d.Press("R", "c", "c", "a", "b", "d", "ctrl+u", "ctrl+k").Type("5400").Press("enter")
+		d.See("c client restart", "d drain 1 h 30 m", "t SIGKILL after 20 s", "a abort requests yes", "b way back by the node itself")
+	})
+}
+
 // A node that refuses, or cannot be asked, ends it before any confirmation.
 func TestReviewStopsAtRefusals(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {

@@ -36,7 +36,7 @@ func (v *reviewView) lines(m *Model, w int) []line {
 	p := &v.plan
 	out = append(out, v.checkLines(w)...)
 	if v.stops() {
-		out = append(out, v.optionLine())
+		out = append(out, v.optionLines(w)...)
 	}
 	out = append(out, nil)
 	section := func(title string, rows []line) {
@@ -114,30 +114,41 @@ func (v *reviewView) checkLines(w int) []line {
 	return out
 }
 
-func (v *reviewView) optionLine() line {
+// optionLines are the choices with their keys, as many on a line as fit.
+func (v *reviewView) optionLines(w int) []line {
 	drain := "none"
 	if v.opt.Drain > 0 {
 		drain = waitText(v.opt.Drain)
 	}
-	l := line{
-		sp("c", stAccent.bold()), sp(" client ", stDim), sp(string(v.opt.Client), stStrong),
-		sp("   d", stAccent.bold()), sp(" drain ", stDim), sp(drain, stStrong),
-		sp("   t", stAccent.bold()), sp(" SIGKILL after ", stDim), sp(waitText(v.opt.TermWait), stStrong),
+	type option struct {
+		key, name, value string
+		st               style
 	}
+	options := []option{{"c", "client", string(v.opt.Client), stStrong}, {"d", "drain", drain, stStrong}, {"t", "SIGKILL after", waitText(v.opt.TermWait), stStrong}}
 	if v.opt.Client != restart.ClientKeep {
-		l = append(l, sp("   a", stAccent.bold()), sp(" abort requests ", stDim), sp(map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong))
+		options = append(options, option{"a", "abort requests", map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong})
 	}
 	if v.opt.Op == restart.Restart {
-		back := "by hand (B)"
-		if v.opt.WayBack {
-			back = "by the node itself"
-		}
-		l = append(l, sp("   b", stAccent.bold()), sp(" way back ", stDim), sp(back, stStrong))
+		options = append(options, option{"b", "way back", map[bool]string{true: "by the node itself", false: "by hand (B)"}[v.opt.WayBack], stStrong})
 	}
 	if v.opt.Override != "" {
-		l = append(l, sp("   o", stAccent.bold()), sp(" override: ", stDim), sp(v.opt.Override, stWarn))
+		options = append(options, option{"o", "override:", v.opt.Override, stWarn})
 	}
-	return l
+	var out []line
+	used := w
+	for _, o := range options {
+		size := textWidth(o.key + " " + o.name + " " + o.value)
+		if used+3+size > w {
+			out, used = append(out, nil), -3
+		}
+		l := &out[len(out)-1]
+		if used > 0 {
+			*l = append(*l, sp("   ", stDim))
+		}
+		*l = append(*l, sp(o.key, stAccent.bold()), sp(" "+o.name+" ", stDim), sp(o.value, o.st))
+		used += 3 + size
+	}
+	return out
 }
 
 func commandLines(p *restart.Plan, w int) []line {
