@@ -560,6 +560,40 @@ func (s *Snapshot) ServerByID(id string) *Server {
 	return nil
 }
 
+// Proc is a process of the newest discovery, nil where it was not seen.
+func (s *Snapshot) Proc(pid int) *Proc {
+	for i := range s.Procs {
+		if s.Procs[i].PID == pid {
+			return &s.Procs[i]
+		}
+	}
+	return nil
+}
+
+// Origin says where a process was started from: the login or the multiplexer
+// among its ancestors; "" where that cannot be told.
+func (s *Snapshot) Origin(pid int) string {
+	from := ""
+	for range 64 {
+		p := s.Proc(pid)
+		if p == nil {
+			break
+		}
+		if addr, _, ok := strings.Cut(p.Env["SSH_CONNECTION"], " "); ok && from == "" {
+			from = " from " + Clean(addr, 60) // inherited, so it outlives the login itself
+		}
+		title := strings.Join(p.Argv, " ")
+		switch {
+		case strings.HasPrefix(title, "sshd") && strings.Contains(title, "@"):
+			return "login " + Cut(strings.TrimSpace(title[strings.Index(title, ":")+1:]), 60) + from
+		case strings.HasPrefix(p.Comm, "tmux"), strings.HasPrefix(p.Comm, "screen"):
+			return p.Comm + " of " + p.User + from
+		}
+		pid = p.PPID
+	}
+	return strings.TrimSpace(strings.Replace(from, " from", "login from", 1))
+}
+
 // Server is the first server, nil without one.
 func (s *Snapshot) Server() *Server {
 	if len(s.Servers) == 0 {

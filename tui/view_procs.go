@@ -115,7 +115,8 @@ func procRows(s *metrics.Snapshot) []procRow {
 	for _, pid := range holders {
 		if !seen[pid] {
 			r := fill(*held[pid])
-			r.warn = true
+			r.warn = r.role != "server" && r.role != "client"
+			r.role = orText(r.role, "other")
 			out = append(out, r)
 		}
 	}
@@ -167,7 +168,12 @@ func (v *procsView) draw(m *Model, a area) {
 	if narrow {
 		cols = []col{cols[0], cols[1], cols[4], cols[8]}
 	}
-	m.table(a, cols, len(rows), &v.list, func(i int) []span {
+	h := a.h()
+	if h >= 12 {
+		h = min(len(rows)+1, h-7)
+		v.detail(m, a.sub(0, h+1, a.w(), a.h()-h-1), p, &rows[max(min(v.sel, len(rows)-1), 0)])
+	}
+	m.table(a.sub(0, 0, a.w(), h), cols, len(rows), &v.list, func(i int) []span {
 		r := rows[i]
 		pid, up, rss := "", "", ""
 		if r.pid > 0 {
@@ -199,6 +205,47 @@ func (v *procsView) draw(m *Model, a area) {
 		}
 		return cells
 	})
+}
+
+// detail tells of one process what its row has no room for.
+func (v *procsView) detail(m *Model, a area, p pen, r *procRow) {
+	y := 0
+	put := func(label, text string, most int) {
+		for i, row := range wrap(clean(text), a.w()-15, most) {
+			if i > 0 {
+				label = ""
+			}
+			a.line(1, y, a.w()-2, line{sp(padRight(label, 12), stDim), sp(row, stText)})
+			y++
+		}
+	}
+	pr := m.snap.Proc(r.pid)
+	var began []string
+	if !r.since.IsZero() {
+		began = append(began, p.clock(r.since))
+	}
+	if pr != nil {
+		began = append(began, fmt.Sprintf("by pid %d", pr.PPID))
+		if pr.Cwd != "" {
+			began = append(began, "in "+pr.Cwd)
+		}
+	}
+	put("started", strings.Join(began, "  "), 1)
+	if r.pid > 0 {
+		from := m.snap.Origin(r.pid)
+		if from == "" {
+			from = metrics.Dash + " no login is seen among the processes before it"
+		}
+		put("from", from, 1)
+	}
+	if len(r.gpus) > 0 {
+		put("holds", metrics.FigureText(r.gpu, gibOfMiB)+" on "+gpuList(r.gpus), 1)
+	}
+	command := r.name
+	if pr != nil && len(pr.Argv) > 0 {
+		command = strings.Join(pr.Argv, " ")
+	}
+	put("command", command, max(a.h()-y, 1))
 }
 
 // gpuList names GPUs in short: "0-7", "3".

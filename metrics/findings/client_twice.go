@@ -71,7 +71,7 @@ func twice(in *Input, a, b *metrics.Client) (Condition, bool) {
 	}
 	for _, x := range []*metrics.Client{a, b} {
 		text := fmt.Sprintf("%d: %s", x.PID, metrics.Cut(strings.Join(x.Argv, " "), 120))
-		if o := in.origin(x.PID); o != "" {
+		if o := in.Snap.Origin(x.PID); o != "" {
 			text += " (" + o + ")"
 		}
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: text, Source: "processes", At: in.now()})

@@ -93,7 +93,7 @@ func heldCondition(in *Input, h holder) Condition {
 		if a := in.age(h.proc.PID); a != "" {
 			text += ", runs for " + a
 		}
-		if o := in.origin(h.proc.PID); o != "" {
+		if o := in.Snap.Origin(h.proc.PID); o != "" {
 			text += ", from " + o
 		}
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s of %s, parent %d: %s", h.known.Comm, orUser(h.known.User), h.known.PPID, text), Source: "processes", At: in.now()})

@@ -41,7 +41,7 @@ var serverReplaced = Detector{
 				c.Why = "a restart of another runvigil did it, not one of this screen"
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "its environment names restart " + r.Through, Source: "processes", At: v.Started})
 			}
-			if o := in.origin(v.PID); o != "" {
+			if o := in.Snap.Origin(v.PID); o != "" {
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "started from " + o, Source: "processes", At: v.Started})
 			}
 			out.Raise(c)

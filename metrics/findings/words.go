@@ -152,38 +152,7 @@ func setting(v *metrics.Server, flag string) string {
 }
 
 // process finds a process of the newest discovery.
-func (in *Input) process(pid int) *metrics.Proc {
-	for i := range in.Snap.Procs {
-		if in.Snap.Procs[i].PID == pid {
-			return &in.Snap.Procs[i]
-		}
-	}
-	return nil
-}
-
-// origin says where a process was started from: the login or the multiplexer
-// among its ancestors; "" where that cannot be told.
-func (in *Input) origin(pid int) string {
-	from := ""
-	for range 64 {
-		p := in.process(pid)
-		if p == nil {
-			break
-		}
-		if addr, _, ok := strings.Cut(p.Env["SSH_CONNECTION"], " "); ok && from == "" {
-			from = " from " + metrics.Clean(addr, 60) // inherited, so it outlives the login itself
-		}
-		title := strings.Join(p.Argv, " ")
-		switch {
-		case strings.HasPrefix(title, "sshd") && strings.Contains(title, "@"):
-			return "login " + metrics.Cut(strings.TrimSpace(title[strings.Index(title, ":")+1:]), 60) + from
-		case strings.HasPrefix(p.Comm, "tmux"), strings.HasPrefix(p.Comm, "screen"):
-			return p.Comm + " of " + p.User + from
-		}
-		pid = p.PPID
-	}
-	return strings.TrimSpace(strings.Replace(from, " from", "login from", 1))
-}
+func (in *Input) process(pid int) *metrics.Proc { return in.Snap.Proc(pid) }
 
 // began is when a process started by its own clock, zero unknown.
 func (in *Input) began(pid int) time.Time {
