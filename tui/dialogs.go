@@ -46,8 +46,9 @@ func (d *lineDialog) cursor() (x, y int, ok bool) { return d.in.cursor() }
 
 // palette runs any command by name.
 type palette struct {
-	in  input
-	sel int
+	in     input
+	sel    int
+	picked bool // an argument was chosen in the list
 }
 
 func (d *palette) matches(m *Model) []binding {
@@ -86,6 +87,10 @@ func (d *palette) draw(m *Model, screen area) {
 	a := popup(screen, 76, min(16, screen.h()), "command", stAccent)
 	a.put(0, 0, ":", stAccent.bold())
 	d.in.draw(a, 1, 0, a.w()-1)
+	if b, args, ok := d.args(m); ok {
+		d.drawArgs(a.sub(0, 1, a.w(), a.h()-1), b, args)
+		return
+	}
 	found := d.matches(m)
 	d.sel = max(min(d.sel, len(found)-1), 0)
 	h := a.h() - 1
@@ -105,6 +110,41 @@ func (d *palette) draw(m *Model, screen area) {
 		if i == d.sel && !m.colours() {
 			a.put(16, y, "<", stStrong)
 		}
+	}
+}
+
+// args are the values that a command which was typed can take, as far as they
+// hold what was typed of them.
+func (d *palette) args(m *Model) (b binding, args []string, ok bool) {
+	word, arg, has := strings.Cut(strings.TrimLeft(d.in.text(), " "), " ")
+	i := slices.IndexFunc(allBindings(), func(b binding) bool { return b.name == word && b.arg != "" && m.usable(&b, m.topName()) })
+	if !has || i < 0 {
+		return b, nil, false
+	}
+	b = allBindings()[i]
+	if b.args != nil {
+		for _, a := range b.args(m) {
+			if strings.Contains(a, strings.TrimSpace(arg)) {
+				args = append(args, a)
+			}
+		}
+	}
+	return b, args, true
+}
+
+func (d *palette) drawArgs(a area, b binding, args []string) {
+	a.line(0, 0, a.w(), line{sp(padRight(b.arg, 12)+" ", stAccent), sp(b.help, stDim)})
+	d.sel = max(min(d.sel, len(args)-1), 0)
+	h := a.h() - 1
+	top := max(d.sel-h+1, 0)
+	for i := top; i < len(args) && i-top < h; i++ {
+		st := stText
+		if d.picked && i == d.sel {
+			a.sub(0, 1+i-top, a.w(), 1).clear(style{bg: roleSelect})
+			st.bg = roleSelect
+			a.put(0, 1+i-top, ">", stStrong.on(roleSelect))
+		}
+		a.cut(2, 1+i-top, a.w()-2, args[i], st)
 	}
 }
 
@@ -148,6 +188,10 @@ func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	case "esc":
 		m.close(d)
 	case "down", "ctrl+n":
+		if _, args, ok := d.args(m); ok && !d.picked && len(args) > 0 {
+			d.picked, d.sel = true, 0
+			return nil
+		}
 		d.sel++
 	case "up", "ctrl+p":
 		d.sel--
@@ -156,6 +200,9 @@ func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		m.close(d)
 		word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")
+		if _, args, ok := d.args(m); ok && d.picked && d.sel < len(args) {
+			arg = args[d.sel]
+		}
 		if word == "" && d.sel == 0 {
 			return nil // nothing was typed and nothing chosen
 		}
@@ -170,7 +217,7 @@ func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 		return m.say("no command " + word)
 	default:
 		d.in.key(k)
-		d.sel = 0
+		d.sel, d.picked = 0, false
 	}
 	return nil
 }

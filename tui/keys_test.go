@@ -282,6 +282,8 @@ func TestPaletteAndHelp(t *testing.T) {
 		d.Press(":").Type("xyzzy").Press("enter").See("no command xyzzy")
 		d.Press(":").Type("st").Press("down", "up", "enter").See("flags that differ").Press("esc", ":", "esc").See("generation tok/s")
 		d.Press(":").Type("ran").Press("tab").Type("7").Press("tab", "enter").See("[72h]")
+		d.Press(":").Type("range ").See("1m", "72h", "choose the time").Press("down", "down", "enter").See("[10m]")
+		d.Press(":").Type("logs ").See("sglang_inference.log", "inference_all.log", "any file as :logs /PATH").Press("esc")
 		d.Press(":").Type("logs infer").Press("tab").See(":logs /data/eagle3/synth_100k/logs/").Press("esc")
 		d.Press(":").Type("logs inference_all").Press("tab", "enter").See("client log").Press("esc")
 		d.Press(":").Type("note all is well").Press("enter").See("noted")
@@ -304,9 +306,23 @@ func TestMouse(t *testing.T) {
 			t.Errorf("focus on pane %d", d.m.focus)
 		}
 		d.Send(tea.MouseWheelMsg{X: gpu.X + 3, Y: gpu.Y + 1, Button: tea.MouseWheelDown})
-		d.Send(click).See("GPU 3 ").Press("esc")
-		gen := d.m.layout.Rect[PaneGen]
-		d.Send(tea.MouseClickMsg{X: gen.X + gen.W - 5, Y: gen.Y, Button: tea.MouseLeft}).See("[6h]")
+		d.Send(click).See("GPU 3 ")
+		at := func(text string) tea.MouseClickMsg {
+			for y, row := range strings.Split(d.Screen(), "\n") {
+				if i := strings.Index(row, text); i >= 0 {
+					return tea.MouseClickMsg{X: textWidth(row[:i]) + 1, Y: y, Button: tea.MouseLeft}
+				}
+			}
+			t.Fatalf("no %q in\n%s", text, d.Screen())
+			return tea.MouseClickMsg{}
+		}
+		d.Send(at("[1h]")).See("[6h]").Press("esc").Send(at("[6h]")).See("[24h]")
+		d.Press("f").Send(at("606 tok/s is what")).See("gen tps").Send(at("606 tok/s is what")).NotSee("the client's log is empty").Press("esc")
+		d.act.row = Row{JSON: []byte(`{"id":"clicked"}`)}
+		d.Press("o").Send(at("B1_glaive")).See("B1_glaive.jsonl").Send(at("B1_glaive ")).See("id: clicked").Press("esc")
+		down := tea.MouseWheelMsg{Button: tea.MouseWheelDown}
+		d.Press("esc", "?").See("focus the pane rows").Send(down).NotSee("focus the pane rows").Send(tea.MouseWheelMsg{Button: tea.MouseWheelUp}).See("focus the pane rows").Press("esc", "o")
+		d.Send(tea.MouseClickMsg{X: 3, Y: 20, Button: tea.MouseLeft}).Press("esc", "l").Send(tea.MouseClickMsg{X: 3, Y: 20, Button: tea.MouseLeft}).Press("esc")
 		d.Press("M").See("mouse off")
 	})
 }

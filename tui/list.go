@@ -3,7 +3,23 @@ package tui
 import tea "charm.land/bubbletea/v2"
 
 // A list is a selection among entries and the part of them in sight.
-type list struct{ sel, top int }
+type list struct {
+	sel, top int
+	drawn    Rect // the rows of the entries on the screen
+	n        int
+}
+
+// at selects the entry at a cell of the screen; same tells that it was selected
+// before.
+func (l *list) at(x, y int) (same, ok bool) {
+	i := l.top + y - l.drawn.Y
+	if !l.drawn.Contains(x, y) || i >= l.n {
+		return false, false
+	}
+	same = i == l.sel
+	l.sel = i
+	return same, true
+}
 
 // window keeps the selection in sight of n entries on h rows and gives the
 // first that is shown.
@@ -15,7 +31,7 @@ func (l *list) window(n, h int) int {
 	if l.sel >= l.top+h {
 		l.top = l.sel - h + 1
 	}
-	l.top = max(min(l.top, n-h), 0)
+	l.top, l.n = max(min(l.top, n-h), 0), n
 	return l.top
 }
 
@@ -73,6 +89,7 @@ func (m *Model) table(a area, cols []col, n int, l *list, row func(i int) []span
 	put(0, head, false)
 	h := a.h() - 1
 	top := l.window(n, h)
+	l.drawn = Rect{a.r.X, a.r.Y + 1, a.w(), h}
 	for i := top; i < n && i-top < h; i++ {
 		if i == l.sel {
 			a.sub(0, 1+i-top, a.w(), 1).clear(style{bg: roleSelect})

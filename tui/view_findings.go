@@ -66,6 +66,7 @@ func (v *findingsView) draw(m *Model, a area) {
 	if !v.whole {
 		h := min(len(all), max(a.h()/3, 2))
 		top := v.window(len(all), h)
+		v.drawn = Rect{a.r.X, a.r.Y, a.w(), h}
 		for i := top; i < len(all) && i-top < h; i++ {
 			f := &all[i]
 			row := a.sub(0, i-top, a.w(), 1)
