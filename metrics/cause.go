@@ -77,6 +77,10 @@ const (
 	CauseRowsNUL            Cause = "rows-nul"
 )
 
+// NodeRestarted is the detail of a cause that tells no more than that: another
+// boot was found, and with the one before all its processes ended.
+const NodeRestarted = "the node was restarted"
+
 // CauseInfo describes one cause: what it means, the direction advice takes
 // unless a finding knows better figures, and where the fault lies.
 type CauseInfo struct {

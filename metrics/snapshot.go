@@ -90,6 +90,9 @@ type Link struct {
 	Waiting  bool
 	RTT      time.Duration
 	LastData time.Time // newest frame that came from the node
+	// Deaf says that nothing was heard for a while, or that what was missed
+	// meanwhile is not read yet: the node's silence proves nothing.
+	Deaf bool
 }
 
 // Channel is one probe channel.

@@ -109,6 +109,14 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%d d", s/86400)
 }
 
+// Clock formats a moment of the local clock as it was on the node's wall.
+func (s *Snapshot) Clock(t time.Time) string {
+	if t.IsZero() {
+		return Dash
+	}
+	return Clock(t.Add(s.NodeClock), s.At.Add(s.NodeClock), s.ZoneSec, s.Zone)
+}
+
 // Clock formats a moment on the node's wall: the time today, the weekday within
 // a week, else the date.
 func Clock(t, now time.Time, zoneSec int, zone string) string {

@@ -96,7 +96,7 @@ func (l *live) Run(ctx context.Context, out func(metrics.Frame)) error {
 func (l *live) serve(ctx context.Context, conn *remote.Conn, out func(metrics.Frame)) {
 	p := probe.New(probe.Over(conn), probe.Options{
 		Node: l.node.name, Dialer: conn.Info().Dialer, RootPID: l.node.root, Interval: l.node.config.Interval,
-		Base: l.clock.begun, Salt: []byte(l.node.name),
+		Now: l.clock.now, Salt: []byte(l.node.name),
 	})
 	l.mu.Lock()
 	l.probe = p

@@ -66,7 +66,7 @@ func BenchmarkSystemHugeLog(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer conn.Close()
-			p := probe.New(probe.Over(conn), probe.Options{Node: "n", Base: time.Now()})
+			p := probe.New(probe.Over(conn), probe.Options{Node: "n"})
 			tail := make(chan struct{}, 1)
 			p.SetWants([]metrics.Want{{Kind: metrics.WantLog, Path: path, Every: time.Second, Tail: 1 << 20}})
 			opened := time.Now()

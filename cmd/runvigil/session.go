@@ -26,12 +26,32 @@ type source interface {
 }
 
 // A clock gives receive times: the wall time at which it began plus the
-// monotonic time since, so that it never goes back.
-type clock struct{ begun time.Time }
+// monotonic time since, so that it never goes back. The monotonic clock stands
+// still while this machine sleeps: a wall that has run ahead takes it along.
+type clock struct {
+	begun time.Time
+	wall  func() time.Time
+	slept *atomic.Int64 // how far the wall ran ahead, in ns
+}
 
-func newClock() clock { return clock{time.Now()} }
+// wallAhead is how far the wall runs ahead before the clock follows.
+const wallAhead = 10 * time.Second
 
-func (c clock) now() time.Time { return c.begun.Round(0).Add(time.Since(c.begun)) }
+func newClock() clock {
+	return clock{time.Now(), func() time.Time { return time.Now().Round(0) }, new(atomic.Int64)}
+}
+
+func (c clock) now() time.Time {
+	for {
+		slept := c.slept.Load()
+		t := c.begun.Round(0).Add(time.Since(c.begun) + time.Duration(slept))
+		ahead := c.wall().Sub(t)
+		if ahead < wallAhead {
+			return t
+		}
+		c.slept.CompareAndSwap(slept, slept+int64(ahead))
+	}
+}
 
 // A session folds one source into snapshots.
 type session struct {

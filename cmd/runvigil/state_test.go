@@ -69,3 +69,20 @@ func TestNodesDoNotShareState(t *testing.T) {
 		seen[dir] = true
 	}
 }
+
+// The clock never goes back; where this machine slept, so that the wall ran
+// ahead of the monotonic time, it follows the wall.
+func TestClockFollowsASleep(t *testing.T) {
+	wall := time.Now().Round(0)
+	c := newClock()
+	c.wall = func() time.Time { return wall }
+	before := c.now()
+	wall = wall.Add(8 * time.Hour)
+	if d := c.now().Sub(before); d < 8*time.Hour-time.Minute || d > 8*time.Hour+time.Minute {
+		t.Errorf("after a sleep of 8 h the clock is %s later", d)
+	}
+	wall = wall.Add(-time.Hour)
+	if a := c.now(); a.Before(before.Add(8*time.Hour - time.Minute)) {
+		t.Errorf("a wall that is set back takes the clock to %s", a)
+	}
+}

@@ -94,8 +94,8 @@ func (b *Board) Apply(f metrics.Frame) {
 	if f.At.After(b.now) {
 		b.now = f.At
 	}
-	if fromNode(f.Kind) && f.At.After(b.link.LastData) {
-		b.link.LastData = f.At
+	if fromNode(f.Kind) {
+		b.hear(f.At)
 	}
 	b.flushLogs(f.At)
 	if err := b.apply(f); err != nil {

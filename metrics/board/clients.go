@@ -20,7 +20,7 @@ type clientState struct {
 	writes    []string
 	argvFiles []string
 	endedAt   time.Time
-	kernel    *metrics.CauseFact // how the kernel ended it
+	kernel    *metrics.CauseFact // how the kernel, or the node's end, ended it
 	cpu       []cpuPoint         // the last coresSpan
 }
 

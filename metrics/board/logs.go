@@ -38,6 +38,7 @@ type logState struct {
 	lineNo int64 // number of the newest line, 0 unknown
 
 	zone      int // seconds east of UTC in which its stamps are
+	drift     drift
 	zoneFixed bool
 	vote      int
 	votes     int
@@ -85,6 +86,14 @@ func (b *Board) applyLog(f metrics.Frame) error {
 			l.rezone(b, zone)
 			return nil
 		}
+	} else if zone := l.drifted(b, h, raw, f.At); zone != l.zone {
+		was := l.zone
+		l.zone = zone
+		l.fold(b, h, raw, f.At)
+		if !l.drift.sure() {
+			l.zone = was
+		}
+		return nil
 	}
 	l.fold(b, h, raw, f.At)
 	return nil
@@ -148,16 +157,16 @@ func (l *logState) keep(h metrics.LogHeader, raw []byte, at time.Time) {
 // guessZone derives the zone of the stamps: a log that was just written has its
 // newest stamp at the node's present, up to whole quarters of an hour.
 func (l *logState) guessZone(b *Board, h metrics.LogHeader, raw []byte, at time.Time) (int, bool) {
-	stamp, ok := lastStamp(raw)
-	if !ok {
-		return 0, false
-	}
 	written, slack := at.Add(b.offset).Unix(), int64(60)
 	if h.Backfill != 0 {
 		if h.Mtime == 0 || h.End != h.Size {
 			return 0, false
 		}
 		written, slack = h.Mtime, 3
+	}
+	stamp, ok := lastStamp(raw, written)
+	if !ok {
+		return 0, false
 	}
 	diff := stamp - written
 	zone := (diff + zoneStep/2 + 96*zoneStep) / zoneStep * zoneStep
@@ -317,26 +326,6 @@ func (b *Board) flushLogs(now time.Time) {
 			w.vllm.parser.Flush(w.vllm.emit)
 		}
 	}
-}
-
-// lastStamp finds the newest "[YYYY-MM-DD HH:MM:SS" among the last lines, as
-// seconds since 1970 in the log's own zone.
-func lastStamp(raw []byte) (int64, bool) {
-	for range 50 {
-		raw = bytes.TrimRight(raw, "\r\n")
-		if len(raw) == 0 {
-			return 0, false
-		}
-		i := bytes.LastIndexByte(raw, '\n')
-		line := raw[i+1:]
-		if j := bytes.IndexByte(line, '['); j >= 0 && len(line) >= j+20 {
-			if t, err := time.Parse(time.DateTime, string(line[j+1:j+20])); err == nil {
-				return t.Unix(), true
-			}
-		}
-		raw = raw[:max(i, 0)]
-	}
-	return 0, false
 }
 
 // ref is the log as the screen shows it.

@@ -14,13 +14,16 @@ import (
 
 func (b *Board) applySession(f metrics.Frame, s metrics.Session) {
 	if b.known && s.BootID != "" && b.session.BootID != "" && s.BootID != b.session.BootID {
-		b.event(metrics.Event{At: f.At, Kind: "crash", Text: "the node was restarted"})
+		b.event(metrics.Event{At: f.At, Kind: "crash", Text: metrics.NodeRestarted})
 		b.procs = map[int]metrics.Proc{}
 		for _, srv := range b.servers {
-			srv.gone(f.At, "the node was restarted")
+			srv.gone(f.At, metrics.NodeRestarted)
 		}
 		for _, c := range b.clients {
-			c.gone(f.At)
+			if c.alive() || c.c.State == "zombie" {
+				c.gone(f.At)
+				c.kernel = &metrics.CauseFact{Class: metrics.CauseKilledUnknown, Detail: metrics.NodeRestarted, Line: metrics.NodeRestarted, At: f.At}
+			}
 		}
 	}
 	b.session, b.known = s, true

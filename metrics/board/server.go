@@ -139,10 +139,25 @@ func (b *Board) present() time.Time {
 	switch {
 	case !b.relinked.IsZero() && b.now.Sub(b.relinked) < catchUp:
 		return b.lastHeard
-	case b.link.Status == metrics.LinkUp || b.link.Status == "" || b.link.LastData.IsZero():
+	case b.link.Status == "" || b.link.LastData.IsZero(),
+		b.link.Status == metrics.LinkUp && b.now.Sub(b.link.LastData) <= b.deafAfter():
 		return b.now
 	}
 	return b.link.LastData
+}
+
+// deafAfter is how long a link that counts as up may bring nothing: longer, and
+// this machine slept, or the link is dead and nobody has noticed yet.
+func (b *Board) deafAfter() time.Duration { return max(catchUp, 3*b.cfg.Interval) }
+
+// hear notes that a frame came from the node.
+func (b *Board) hear(at time.Time) {
+	if last := b.link.LastData; b.link.Status == metrics.LinkUp && !last.IsZero() && at.Sub(last) > b.deafAfter() {
+		b.relinked, b.lastHeard = at, last
+	}
+	if at.After(b.link.LastData) {
+		b.link.LastData = at
+	}
 }
 
 // judge tells what a server does, and since when.

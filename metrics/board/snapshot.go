@@ -48,6 +48,7 @@ func (b *Board) build() *metrics.Snapshot {
 		Sys: b.sys.snapshot(b.session.CPUs), Config: b.cfg, Notes: b.notes[:len(b.notes):len(b.notes)],
 		Guards: b.guardList(), Kernel: b.kernelList(),
 	}
+	s.Link.Deaf = !b.present().Equal(b.now)
 	if s.Node == "" {
 		s.Node = b.cfg.Node
 	}

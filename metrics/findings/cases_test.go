@@ -75,6 +75,7 @@ func visitAt(t *testing.T, name, engine string, died bool, quiet time.Duration, 
 	}
 	for range 40 {
 		at = at.Add(time.Second)
+		b.Apply(metrics.Frame{Kind: metrics.KindSys, At: at, Data: []byte("uptime 1000000.00 1\n")})
 		b.Apply(metrics.Frame{Kind: metrics.KindTick, At: at})
 	}
 	return b.Snapshot()
@@ -102,6 +103,7 @@ func (m *meet) json(kind metrics.Kind, name string, v any) {
 func (m *meet) run(seconds int) *metrics.Snapshot {
 	for range seconds {
 		m.at = m.at.Add(time.Second)
+		m.b.Apply(metrics.Frame{Kind: metrics.KindSys, At: m.at, Data: []byte("uptime 1000000.00 1\n")})
 		m.b.Apply(metrics.Frame{Kind: metrics.KindTick, At: m.at})
 	}
 	return m.b.Snapshot()

@@ -22,7 +22,7 @@ var clientGone = Detector{
 				return // a resumed client, or another one, goes on
 			}
 		}
-		if in.Snap.Job.Done || !in.linkUp() {
+		if in.Snap.Job.Done {
 			return
 		}
 		for i := range in.Snap.Clients {
@@ -152,11 +152,14 @@ func goneCondition(in *Input, c *metrics.Client) Condition {
 	for _, f := range c.Causes {
 		if f.Primary {
 			out.Cause, out.Why = f.Class, causeInfo(f.Class).Meaning
-			told = ": " + causeWords(metrics.CauseFact{Class: f.Class})
+			told = ": " + causeWords(metrics.CauseFact{Class: f.Class, Detail: f.Detail})
 			source := logSource("client log", f.LineNo)
-			if f.Class == metrics.CauseHostOOMKilled {
+			switch {
+			case f.Class == metrics.CauseHostOOMKilled:
 				source = "kernel log"
-			} else {
+			case f.Detail == metrics.NodeRestarted:
+				source, out.Why = "session", f.Detail
+			default:
 				out.Log = logPlace(c.Log.Path, &f)
 			}
 			out.Evidence = append(out.Evidence, metrics.Evidence{Text: f.Line, Source: source, At: f.At})

@@ -61,7 +61,10 @@ type Detector struct {
 	// Clear is how long it must be gone before it is cleared.
 	Clear time.Duration
 	// Show ends a finding that long after it was raised, 0: never.
-	Show  time.Duration
+	Show time.Duration
+	// Deaf lets it judge also while the node is not heard; of the others what
+	// was raised stays as it is then.
+	Deaf  bool
 	Check func(in *Input, out *Output)
 }
 
@@ -85,6 +88,7 @@ type Engine struct {
 	states    map[key]*state
 	acks      map[key]metrics.Ack
 	history   []metrics.Finding
+	cannot    []metrics.CannotTell // at the newest Eval that heard the node
 }
 
 // New makes an engine with every registered detector.
@@ -124,8 +128,12 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 	}
 	now := in.Snap.At
 	seen := map[key]bool{}
+	deaf := in.Snap.Link.Deaf
 	for i := range e.detectors {
 		d := &e.detectors[i]
+		if deaf && !d.Deaf {
+			continue
+		}
 		var out Output
 		d.Check(&in, &out)
 		cannot = append(cannot, out.cannot...)
@@ -143,9 +151,14 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 			s.change(now, s.decided, "")
 			s.decided = ""
 		}
-		if !seen[k] {
-			e.miss(k, s, e.detector(k.id), now)
+		if d := e.detector(k.id); !seen[k] && (d.Deaf || !deaf) {
+			e.miss(k, s, d, now)
 		}
+	}
+	if deaf {
+		cannot = append(cannot, e.cannot...)
+	} else {
+		e.cannot = slices.Clone(cannot)
 	}
 	for _, s := range e.states {
 		if s.raised && !s.expired {

@@ -149,9 +149,6 @@ var dataOld = Detector{
 	Do:    "The reason is named: a file system that hangs, nvidia-smi in state D, a session that was refused.",
 	Clear: 10 * time.Second,
 	Check: func(in *Input, out *Output) {
-		if !in.linkUp() {
-			return
-		}
 		for _, ch := range in.Snap.Channels {
 			if !ch.Broken() || in.now().Sub(ch.Since) < in.seconds("data_old_s") || ch.Name == "gpu" && in.Snap.GPUTool.State != "ok" && in.Snap.GPUTool.State != "" {
 				continue

@@ -9,6 +9,7 @@ var linkDown = Detector{
 	Means: "The connection to the node is down. What is shown is old, and nothing that happens now is seen.",
 	Needs: "nothing",
 	When:  "The connection is down, or has been neither up nor down for 5 s. The exit code of check stays 3.",
+	Deaf:  true,
 	Do:    "The cause is named: wait for the reconnect, press a key where a login needs you, or check the network.",
 	Check: func(in *Input, out *Output) {
 		l := in.Snap.Link

@@ -17,7 +17,7 @@ var nothingSaved = Detector{
 	Clear: 20 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := in.generating()
-		if v == nil || !in.linkUp() || !v.Finished.Known || v.Finished.V < in.Threshold("unsaved_finished") {
+		if v == nil || !v.Finished.Known || v.Finished.V < in.Threshold("unsaved_finished") {
 			return
 		}
 		wait := in.seconds("unsaved_s")

@@ -21,7 +21,7 @@ var rowsStalled = Detector{
 			clientIdle(in, out)
 		}
 		v := in.generating()
-		if v == nil || !in.linkUp() || v.Gen.Ramp || !v.Finished.Known {
+		if v == nil || v.Gen.Ramp || !v.Finished.Known {
 			return // in the ramp the first requests are still under way
 		}
 		for i := range in.Snap.Datasets {
@@ -63,7 +63,7 @@ var troubles = []metrics.Cause{metrics.CauseTooManyFiles, metrics.CauseDiskFull,
 // the server is idle: its work waits in the client.
 func clientInTrouble(in *Input, out *Output) bool {
 	v := in.Snap.Server()
-	if v == nil || v.State != metrics.ServerIdle || !in.linkUp() || in.Snap.Job.Done {
+	if v == nil || v.State != metrics.ServerIdle || in.Snap.Job.Done {
 		return false
 	}
 	for i := range in.Snap.Clients {
@@ -89,7 +89,7 @@ func clientInTrouble(in *Input, out *Output) bool {
 // is idle, no row lands and its log stands still (or is held back) for long.
 func clientIdle(in *Input, out *Output) {
 	v := in.Snap.Server()
-	if v == nil || v.State != metrics.ServerIdle || !in.linkUp() || in.Snap.Job.Done {
+	if v == nil || v.State != metrics.ServerIdle || in.Snap.Job.Done {
 		return
 	}
 	for i := range in.Snap.Clients {

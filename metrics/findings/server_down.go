@@ -19,7 +19,7 @@ var serverDown = Detector{
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := goneServer(in)
-		if v == nil && in.Snap.Config.Expected && len(in.Snap.Servers) == 0 && in.linkUp() && len(in.Snap.Procs) > 0 {
+		if v == nil && in.Snap.Config.Expected && len(in.Snap.Servers) == 0 && len(in.Snap.Procs) > 0 {
 			out.Raise(Condition{
 				Subject: "server", Severity: metrics.SeverityCritical, Title: "no server runs on " + in.Snap.Node + ", though one is expected",
 				Why:      "no process and no log of an inference server was found",
@@ -141,7 +141,11 @@ func downCondition(in *Input, v *metrics.Server) Condition {
 		c.Title += ": " + causeWords(*p)
 		c.Log = logPlace(v.Log.Path, p)
 		if p.Line != "" {
-			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
+			source := logSource("log", p.LineNo)
+			if p.Detail == metrics.NodeRestarted {
+				source, c.Why, c.Advice = "session", p.Detail, "start it again; look why the node restarted (last -x, the host's own log)"
+			}
+			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: source, At: p.At})
 		}
 	case v.ExitCode != nil && *v.ExitCode != 137:
 		c.Title += fmt.Sprintf(", exit status %d", *v.ExitCode)
@@ -235,7 +239,7 @@ var wordsOf = map[metrics.Cause]string{
 // causeWords is a cause as part of a title: its class in words, its phase and rank.
 func causeWords(f metrics.CauseFact) string {
 	words := wordsOf[f.Class]
-	if f.Class == metrics.CauseKilledUnknown && f.Detail != "" {
+	if f.Detail == metrics.NodeRestarted {
 		words = f.Detail
 	}
 	if words == "" {

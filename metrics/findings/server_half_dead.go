@@ -18,9 +18,6 @@ var serverHalfDead = Detector{
 	For:   20 * time.Second,
 	Clear: 10 * time.Second,
 	Check: func(in *Input, out *Output) {
-		if !in.linkUp() {
-			return
-		}
 		for _, v := range in.working() {
 			if v.Scheduler != nil && !*v.Scheduler && v.State != metrics.ServerDraining {
 				c := halfDead(v, fmt.Sprintf("%s has no scheduler any more, only its front lives", name(v)), "its scheduler process is gone and the front was not told")

@@ -16,9 +16,6 @@ var serverHung = Detector{
 	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
 	Check: func(in *Input, out *Output) {
-		if !in.linkUp() {
-			return
-		}
 		for i := range in.Snap.Servers {
 			v := &in.Snap.Servers[i]
 			if unanswered(in, v, out) || waitsForWorkers(in, v, out) {

@@ -56,7 +56,7 @@ var startStuck = Detector{
 	Clear: 5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
-			if v.State != metrics.ServerStarting || v.Started.IsZero() || !in.linkUp() {
+			if v.State != metrics.ServerStarting || v.Started.IsZero() {
 				continue
 			}
 			sign := lastSign(in, v)

@@ -19,7 +19,7 @@ var throughputFell = Detector{
 	Clear: 3 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
-			if v.State != metrics.ServerServing || !in.linkUp() {
+			if v.State != metrics.ServerServing {
 				continue
 			}
 			now := func(what string) (float64, bool) { return in.mean(what, v.ID, 5*time.Minute, 0) }

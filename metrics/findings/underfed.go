@@ -21,7 +21,7 @@ var underfed = Detector{
 			span := in.seconds("underfed_s")
 			queued, qok := in.most(metrics.SeriesQueued, v.ID, span)
 			running, rok := in.most(metrics.SeriesRunning, v.ID, span)
-			if !in.linkUp() || !v.Gen.Settled.Known || !v.RequestsFit.Known || !qok || !rok || queued > 0 || running < 1 {
+			if !v.Gen.Settled.Known || !v.RequestsFit.Known || !qok || !rok || queued > 0 || running < 1 {
 				continue
 			}
 			if v.NewRequest.IsZero() || in.now().Sub(v.NewRequest) > time.Minute || running >= in.Threshold("underfed_share")*v.RequestsFit.V {

@@ -21,13 +21,7 @@ func (in *Input) seconds(name string) time.Duration {
 
 // clock is a moment on the node's wall.
 func (in *Input) clock(t time.Time) string {
-	return metrics.Clock(t, in.Snap.At, in.Snap.ZoneSec, in.Snap.Zone)
-}
-
-// linkUp tells whether silence of the node means anything: without a link,
-// nothing is judged that rests on what did not arrive.
-func (in *Input) linkUp() bool {
-	return in.Snap.Link.Status == metrics.LinkUp || in.Snap.Link.Status == "" || in.Snap.Replay && in.Snap.Link.Status == metrics.LinkUp
+	return in.Snap.Clock(t)
 }
 
 // generating is a server that makes tokens now.

@@ -19,9 +19,6 @@ var workLost = Detector{
 	For:   60 * time.Second,
 	Clear: 2 * time.Minute,
 	Check: func(in *Input, out *Output) {
-		if !in.linkUp() {
-			return
-		}
 		lostByCount(in, out)
 		lostByAbort(in, out)
 		lostByForecast(in, out)

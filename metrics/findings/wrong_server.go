@@ -64,7 +64,7 @@ var logStale = Detector{
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			wait := in.seconds("log_stale_s")
-			if !in.linkUp() || v.Log.Path == "" || v.Log.Mtime.IsZero() || in.now().Sub(v.Log.Mtime) < wait || v.State == metrics.ServerStarting {
+			if v.Log.Path == "" || v.Log.Mtime.IsZero() || in.now().Sub(v.Log.Mtime) < wait || v.State == metrics.ServerStarting {
 				continue
 			}
 			if in.now().Sub(v.Started) < wait {

@@ -76,7 +76,7 @@ func Line(s *metrics.Snapshot) string {
 		parts = append(parts, metrics.Count(v.Running.V)+"+"+metrics.Count(v.Queued.V))
 	}
 	if s.Job.ETA.Known {
-		parts = append(parts, "ETA "+metrics.Clock(s.Job.ETA.At, s.At, s.ZoneSec, s.Zone))
+		parts = append(parts, "ETA "+s.Clock(s.Job.ETA.At))
 	}
 	if len(s.Findings) > 0 {
 		if f := s.Findings[0]; f.Severity > metrics.SeverityInfo {
@@ -96,7 +96,7 @@ func Glance(s *metrics.Snapshot) string {
 	glanceRows(&b, s)
 	glanceGPUs(&b, s)
 	for _, f := range s.Findings {
-		fmt.Fprintf(&b, "%-8s %s  (%s, since %s)\n", f.Severity, f.Title, f.ID, metrics.Clock(f.Since, s.At, s.ZoneSec, s.Zone))
+		fmt.Fprintf(&b, "%-8s %s  (%s, since %s)\n", f.Severity, f.Title, f.ID, s.Clock(f.Since))
 		if f.Advice != "" {
 			fmt.Fprintf(&b, "         → %s\n", f.Advice)
 		}
@@ -120,7 +120,7 @@ func glanceServer(b *strings.Builder, s *metrics.Snapshot, v *metrics.Server) {
 		switch {
 		case v.Gen.Settled.Known:
 			fmt.Fprintf(b, " (settled %s ± %s since %s)", metrics.Rate(v.Gen.Settled.V), metrics.FigureText(v.Gen.Spread, metrics.Rate),
-				metrics.Clock(v.Gen.Since, s.At, s.ZoneSec, s.Zone))
+				s.Clock(v.Gen.Since))
 		case v.Gen.Ramp:
 			b.WriteString(" (ramp: requests are still young)")
 		}
@@ -152,7 +152,7 @@ func glanceRows(b *strings.Builder, s *metrics.Snapshot) {
 		fmt.Fprintf(b, ", %s/min", metrics.Rate(s.Job.PerMin.V))
 	}
 	if s.Job.ETA.Known {
-		fmt.Fprintf(b, ", ETA %s ± %s", metrics.Clock(s.Job.ETA.At, s.At, s.ZoneSec, s.Zone), metrics.Age(s.Job.ETA.Spread))
+		fmt.Fprintf(b, ", ETA %s ± %s", s.Clock(s.Job.ETA.At), metrics.Age(s.Job.ETA.Spread))
 	}
 	if s.Job.Finished.Known && s.Job.Landed.Known {
 		fmt.Fprintf(b, ", %s requests finished, %s rows landed", metrics.Count(s.Job.Finished.V), metrics.Count(s.Job.Landed.V))

@@ -21,9 +21,9 @@ type Options struct {
 	RootPID int
 	// Interval between samples of host and GPUs; 0 means one second.
 	Interval time.Duration
-	// Base is when the program began, with its monotonic reading: frames carry
-	// Base plus the monotonic time since. Zero means now.
-	Base time.Time
+	// Now gives the times that frames carry; it must never go back. Nil means the
+	// monotonic clock.
+	Now func() time.Time
 	// Salt keys the hashes of rows (metrics.RowsJudged); any bytes that stay
 	// the same for a node.
 	Salt []byte
@@ -68,10 +68,10 @@ func New(conn Conn, o Options) *Probe {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	if o.Base.IsZero() {
-		o.Base = time.Now()
+	if o.Now == nil {
+		base := time.Now()
+		o.Now = func() time.Time { return base.Add(time.Since(base)).Round(0) }
 	}
-	base := o.Base
 	p := &Probe{
 		conn: conn, opts: o,
 		out:      func(metrics.Frame) {},
@@ -81,7 +81,7 @@ func New(conn Conn, o Options) *Probe {
 		pageSize: 4096,
 		rescan:   make(chan struct{}, 1),
 		jobs:     map[string]turn{"g": newTurn(), "h": newTurn()},
-		now:      func() time.Time { return base.Add(time.Since(base)).Round(0) },
+		now:      o.Now,
 	}
 	p.ctl = p.channel("ctl", false)
 	p.files, p.scan = p.channel("files", true), p.channel("scan", true)

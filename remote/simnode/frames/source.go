@@ -178,3 +178,11 @@ func (s *Source) graphics() {
 		query(metrics.KindGPUApps, "--query-compute-apps=", appFields, "csv,noheader")
 	}
 }
+
+// Reconnect begins a new connection to the same node: the next frames bring the
+// session and tell all history again, as a new probe does.
+func (s *Source) Reconnect() {
+	s.begun = false
+	s.follows, s.counts = map[string]*follow{}, map[string]*count{}
+	s.due = map[string]time.Time{}
+}
