@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -465,6 +466,13 @@ type Job struct {
 	Landed   Figure
 	Since    time.Time
 	Done     bool
+}
+
+// Apart tells that finished requests and landed rows differ by more than what
+// may be under way between them: a few, 2 %, or the rows of ten seconds, for
+// neither log nor count tells fractions of a second.
+func (j *Job) Apart() bool {
+	return j.Finished.Known && j.Landed.Known && math.Abs(j.Finished.V-j.Landed.V) > max(3, 0.02*j.Finished.V, j.PerMin.V/6)
 }
 
 // Host is the machine. Memory in bytes.

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -257,7 +256,7 @@ func landedLine(p pen, j *metrics.Job, since bool) line {
 	switch {
 	case !j.Finished.Known || !j.Landed.Known:
 		eq, st = ", ", stDim
-	case math.Abs(j.Finished.V-j.Landed.V) > max(3, 0.02*j.Finished.V):
+	case j.Apart():
 		eq, st = " ≠ ", stWarn.bold()
 	case j.Finished.V != j.Landed.V:
 		eq, st = " ≈ ", stOK

@@ -27,6 +27,26 @@ func TestGlanceIsYoungOrNone(t *testing.T) {
 	}
 }
 
+// What a screen saw in its first moments says "no server" where it has not
+// looked yet: it answers for nobody.
+func TestKeeperLeavesNothingOfHalfALook(t *testing.T) {
+	began := time.Now()
+	k := &keeper{state: state{filepath.Join(t.TempDir(), "n")}, first: newFirstLook(), began: began}
+	k.starts = newStartKeeper(k.state)
+	put := func(after time.Duration) bool {
+		at := began.Add(after)
+		k.put(&metrics.Snapshot{Node: "gpu7", At: at, Link: metrics.Link{Status: metrics.LinkUp, LastData: at}})
+		_, ok := k.state.glance(time.Now())
+		return ok
+	}
+	if put(time.Second) {
+		t.Error("a glance was left before everything was seen once")
+	}
+	if !put(lookLimit + time.Second) {
+		t.Error("a screen on which something never answers leaves no glance")
+	}
+}
+
 func TestStateIsPrivateAndWhole(t *testing.T) {
 	s := state{filepath.Join(t.TempDir(), "n")}
 	want := metrics.Saved{Node: "gpu7", Files: []metrics.SavedFile{{Path: "/b.jsonl", ID: "1:2", Rows: 1531, Offset: 99, At: t0}}}

@@ -91,13 +91,14 @@ func watch(ctx context.Context, o *options, name string) error {
 	prompts := newPrompts()
 	src := newLive(n, c, prompts)
 	box := tui.NewMailbox()
-	keep := &keeper{state: n.state, starts: newStartKeeper(n.state)}
+	keep := &keeper{state: n.state, starts: newStartKeeper(n.state), first: newFirstLook(), began: c.now()}
 	tell := newNotifier(ctx, o.file.NotifyFor(name))
 	s := newSession(c, src, func(snap *metrics.Snapshot) {
 		box.Put(snap)
 		keep.put(snap)
 		tell.put(snap)
 	})
+	s.seen, s.wanted = keep.see, func(wants []metrics.Want) { keep.want(wants, c.now()) }
 	if r := newRotating(o.file.Record.Rotation(), name); r != nil {
 		s.record = r
 		defer r.close()
@@ -144,17 +145,36 @@ func screen(ctx context.Context, o *options, s *session, before []metrics.Frame,
 // leaveLimit is how long a link that hangs may hold up the end of the program.
 const leaveLimit = 2 * time.Second
 
-// A keeper leaves the latest glance and counts on disk, at most once a second
-// and once a minute.
+// A keeper leaves the latest glance, starts and counts on disk: the glance at
+// most once a second, the counts once a minute. Before everything was seen once
+// it leaves nothing: half of a first look says what is not so ("no server").
 type keeper struct {
 	state            state
 	starts           *startKeeper
+	first            *firstLook
+	began            time.Time
+	whole            bool
 	glanced, counted time.Time
 	last             *metrics.Snapshot
 }
 
+func (k *keeper) see(f metrics.Frame) {
+	if !k.whole {
+		k.first.see(f)
+	}
+}
+
+func (k *keeper) want(wants []metrics.Want, at time.Time) {
+	if !k.whole {
+		k.first.want(wants, at)
+	}
+}
+
 func (k *keeper) put(s *metrics.Snapshot) {
 	k.last = s
+	if k.whole = k.whole || k.first.complete(s.At) || s.At.Sub(k.began) > lookLimit; !k.whole {
+		return
+	}
 	k.starts.put(s)
 	now := time.Now()
 	if now.Sub(k.glanced) >= time.Second && s.Link.Status == metrics.LinkUp && now.Sub(s.Link.LastData.Local()) < glanceMaxAge {

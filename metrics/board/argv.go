@@ -4,6 +4,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/runvigil/runvigil/metrics"
 )
 
 // flagValue gives the last value of a flag under any of its names (without
@@ -111,6 +113,12 @@ func engineTitle(argv []string) string {
 		return "vllm"
 	}
 	return ""
+}
+
+// engineWorker tells a process that an engine titled; where the title did not
+// reach the arguments, the name still has its first 15 bytes.
+func engineWorker(p metrics.Proc) bool {
+	return engineTitle(p.Argv) != "" || engineTitle([]string{p.Comm}) != ""
 }
 
 func isPython(prog string) bool {

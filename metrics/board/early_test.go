@@ -2,6 +2,7 @@ package board
 
 import (
 	"testing"
+	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -19,5 +20,38 @@ func TestClientLogBeforeItsClient(t *testing.T) {
 	c := r.tick(2e9).Clients[0]
 	if len(c.Causes) != 1 || c.Causes[0].Class != metrics.CauseClientTimeouts || c.Causes[0].LineNo != 2 || c.Causes[0].Off != 31 || c.TimeoutS.V != 600 {
 		t.Errorf("causes %+v, timeout %v", c.Causes, c.TimeoutS)
+	}
+}
+
+// Who looks for the first time after a server was killed sees it down at once
+// where its orphans still hold the log, and counts no start of its own for it.
+func TestOrphansLogIsNoServer(t *testing.T) {
+	begin := func(owner int) *rig {
+		r := newRig(t)
+		r.json(metrics.KindStarts, "", []metrics.Start{{ID: "boot:10:" + "9930000", At: r.at.Add(-2 * time.Minute), Outcome: "running"}})
+		text := "[" + r.stamp(-2*time.Minute) + "] server_args=ServerArgs(model_path='/models/Kimi-K2.5', port=8000)\n" +
+			"[" + r.stamp(-time.Minute) + "] The server is fired up and ready to roll!\n" +
+			decodeLine(r.stamp(-3*time.Second), " TP0", 16, 14400, 0.02, 500, 0)
+		r.log(serverLog, text, metrics.LogHeader{Backfill: 1, Lines: 3})
+		worker := metrics.Proc{PID: 11, PPID: owner, Start: ticksAgo(110), State: "S", Comm: "sglang::schedul", Argv: []string{"sglang::scheduler_TP0"}, FD1: serverLog, FD2: serverLog}
+		procs := []metrics.Proc{worker}
+		if owner != 1 {
+			p := sglangProc(owner, "--port", "8000")
+			p.FD1, p.FD2, p.Start = serverLog, serverLog, ticksAgo(120)
+			procs = append(procs, p)
+		}
+		r.json(metrics.KindScan, "", metrics.Scan{Procs: procs})
+		return r
+	}
+	snap := begin(1).tick(2 * time.Second)
+	if srv := snap.Server(); srv == nil || srv.State != metrics.ServerDown {
+		t.Errorf("killed: %s", show(snap))
+	}
+	if len(snap.Starts) != 1 || snap.Starts[0].ID != "boot:10:9930000" {
+		t.Errorf("starts %+v", snap.Starts)
+	}
+	snap = begin(10).tick(2 * time.Second)
+	if srv := snap.Server(); srv == nil || srv.State == metrics.ServerDown {
+		t.Errorf("alive: %s", show(snap))
 	}
 }

@@ -332,6 +332,25 @@ func TestLandedInANewFile(t *testing.T) {
 	if d.Landed.V != 48 || !d.LandedSince.Equal(client) {
 		t.Errorf("landed %v since %s, want 48 since %s", d.Landed, d.LandedSince, client)
 	}
+	// A file's birth is told to the second: it may be that of the client's start.
+	r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: part, Exists: true, ID: "1", Size: 4800, Mtime: r.at.Unix(), Birth: client.Unix()}})
+	if d := r.tick(time.Second).Dataset(part); d.Landed.V != 48 {
+		t.Errorf("landed %v in the second of the client's start", d.Landed)
+	}
+}
+
+// Rows of a file that was there before are compared with finished requests only
+// after a while: both come in bursts.
+func TestLandedNeedsAWhile(t *testing.T) {
+	r := job(t)
+	_, snap := r.grow(part, 1374, 600, 20*time.Second)
+	if d := snap.Dataset(part); d.Landed.Known {
+		t.Errorf("after 20 s: landed %v", d.Landed)
+	}
+	_, snap = r.grow(part, 1574, 600, 30*time.Second)
+	if d := snap.Dataset(part); !d.Landed.Known || d.Landed.V < 300 {
+		t.Errorf("after 50 s: landed %v", d.Landed)
+	}
 }
 
 // run writes what a server and its client do in a while: a request ends every

@@ -137,7 +137,7 @@ func (s *serverState) scan(b *Board, p metrics.Proc, pids []int) {
 	s.workers = 0
 	for _, pid := range pids {
 		q := b.procs[pid]
-		if engineTitle(q.Argv) != "" && alive(q.State) {
+		if engineWorker(q) && alive(q.State) {
 			s.scheduler, s.sawScheduler = true, true
 		}
 	}

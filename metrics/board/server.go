@@ -104,12 +104,35 @@ func (b *Board) logServers() []*serverState {
 			continue
 		}
 		s := &serverState{s: metrics.Server{ID: "log:" + path, Engine: l.work.engine, Started: sec.at, Port: sec.port, Addr: sec.addr}, log: path, firstSeen: sec.at}
-		if !b.scanned.IsZero() && b.link.LastData.Sub(sec.last) > 20*time.Second {
+		silent := quietLog
+		if l.gap > 0 {
+			silent = quietUnseen
+		}
+		if !b.scanned.IsZero() && (b.link.LastData.Sub(sec.last) > silent || b.orphaned(path)) {
 			s.endedAt = sec.last
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// How long the log of a server whose process is not seen may be silent before
+// the server is taken for ended: briefly where nothing came since the first look,
+// long where it was seen to grow, so that it lives where nobody can see it.
+const (
+	quietLog    = 10 * time.Second
+	quietUnseen = time.Minute
+)
+
+// orphaned tells that the server of a log is gone: a worker of its engine still
+// prints there, and no process that started it lives.
+func (b *Board) orphaned(path string) bool {
+	for _, p := range b.procs {
+		if engineWorker(p) && alive(p.State) && (p.FD1 == path || p.FD2 == path) && !b.underEngine(p) {
+			return true
+		}
+	}
+	return false
 }
 
 func sortedLogs(m map[string]*logState) []string {

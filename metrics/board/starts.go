@@ -171,7 +171,7 @@ func (b *Board) bareStart(s *serverState) metrics.Start {
 func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 	sec := l.work.sections[i]
 	out := metrics.Start{
-		ID: sectionID(l.path, sec), Node: b.session.Node, Engine: l.work.engine, At: sec.at, Imported: s == nil,
+		ID: sectionID(l.path, sec), Node: b.session.Node, Engine: l.work.engine, At: sec.at, Imported: s == nil || s.s.PID == 0,
 		Model: shortModel(sec.flags["model_path"]), Phases: slices.Clone(sec.phases.took),
 	}
 	if out.Model == "" {

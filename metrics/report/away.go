@@ -74,6 +74,8 @@ type AwayYield struct {
 	Tokens   *float64 `json:"tokens_generated"`
 	HoursOf  float64  `json:"tokens_known_hours"` // of the span for which tok/s is known
 	Requests *float64 `json:"requests_finished"`
+	// RowsSince is from when Rows count, null where that is not known.
+	RowsSince *time.Time `json:"rows_since"`
 	// RequestsSince is from when Requests count, null for the whole span.
 	RequestsSince *time.Time `json:"requests_since"`
 	Rows          *float64   `json:"rows_landed"`
@@ -184,7 +186,7 @@ func grown(s *metrics.Series, from, to time.Time) (n float64, since time.Time, o
 		}
 	}
 	if first < 0 || first == last && cols[first].Max == cols[first].Min {
-		return 0, time.Time{}, first >= 0
+		return 0, time.Time{}, false
 	}
 	return max(cols[last].Max-cols[first].Min, 0), to.Add(-time.Duration(len(cols)-1-first) * width), true
 }
@@ -219,6 +221,11 @@ func awayRows(s *metrics.Snapshot, from time.Time) AwayRows {
 // began before the span.
 func (a *Away) yield(s *metrics.Snapshot, span time.Duration) AwayYield {
 	out := AwayYield{Rows: a.Rows.Landed}
+	for _, d := range a.Rows.Datasets {
+		if d.Since != nil && (out.RowsSince == nil || d.Since.After(*out.RowsSince)) {
+			out.RowsSince = d.Since
+		}
+	}
 	const parts = 720
 	width := metrics.Step(span, parts)
 	var tokens float64

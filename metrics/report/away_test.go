@@ -75,7 +75,7 @@ func TestAwayTexts(t *testing.T) {
 	a := NewAway(night(), 12*time.Hour)
 	for name, out := range map[string]string{"markdown": a.Markdown(), "text": a.Text()} {
 		for _, want := range []string{
-			"gpu7: 24 Feb 20:00 to 08:00 (12 h)", "raise --schedule-conservativeness to 1.3", "tokens generated: 17.3M in the 8.0 h",
+			"gpu7: 24 Feb 20:00 to 08:00 (12 h)", "raise --schedule-conservativeness to 1.3", "tokens generated: 17.3M in the 8 h",
 			"requests finished: 4,400 since 00:00", "b2: 5,900 of 10,000", "#2 24 Feb 23:00 0.93 bf16 hicache: crashed at 24 Feb 23:10 (cuda-oom)",
 			"settled at 604 ± 21.0 tok/s, peak 1,317", "critical: out of GPU memory (server-oom)", "   600 |",
 		} {

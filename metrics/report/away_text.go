@@ -77,7 +77,8 @@ func (a Away) rowsText(title func(string), line func(string, ...any)) {
 	title("Yield")
 	hours := ""
 	if y := a.Yield; y.Tokens != nil && y.HoursOf < a.To.Sub(a.From).Hours()*0.98 {
-		hours = fmt.Sprintf(" in the %.1f h for which tok/s is known", y.HoursOf)
+		known := time.Duration(y.HoursOf * float64(time.Hour)).Round(time.Minute)
+		hours = fmt.Sprintf(" in the %s for which tok/s is known", metrics.Age(max(known, time.Minute)))
 	}
 	line("tokens generated: %s%s", text(a.Yield.Tokens, metrics.Short), hours)
 	since := ""
@@ -85,7 +86,11 @@ func (a Away) rowsText(title func(string), line func(string, ...any)) {
 		since = " since " + a.clock(*t)
 	}
 	line("requests finished: %s%s", text(a.Yield.Requests, metrics.Count), since)
-	line("rows landed: %s", text(a.Yield.Rows, metrics.Count))
+	since = ""
+	if t := a.Yield.RowsSince; t != nil && a.Yield.Rows != nil && t.Sub(a.From) > time.Minute {
+		since = " since " + a.clock(*t)
+	}
+	line("rows landed: %s%s", text(a.Yield.Rows, metrics.Count), since)
 	title("Rows")
 	total := fmt.Sprintf("job: %s", text(a.Rows.Rows, metrics.Count))
 	if a.Rows.Target != nil {
