@@ -298,13 +298,21 @@ func (a *act) edit(context.Context) error {
 		a.seen.Launch, a.seen.Saved = given, ""
 		base = given
 	}
-	a.draft = launch.NewDraft(base)
+	var start metrics.Start
 	if a.flags.start != "" {
-		s, err := a.startByName(a.flags.start)
-		if err != nil {
+		var err error
+		if start, err = a.startByName(a.flags.start); err != nil {
 			return err
 		}
-		if err := a.draft.Take("start "+a.flags.start, s.Argv); err != nil {
+		if !base.Known() { // no launch was saved: the start itself is the base
+			given := launch.FromStart(start)
+			given.BootID, given.Here = base.BootID, base.Here
+			a.seen.Launch, base = given, given
+		}
+	}
+	a.draft = launch.NewDraft(base)
+	if a.flags.start != "" {
+		if err := a.draft.Take("start "+a.flags.start, start.Argv); err != nil {
 			return usageError{err}
 		}
 	}
