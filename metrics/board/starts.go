@@ -41,9 +41,11 @@ func (b *Board) startID(s *serverState, sec *section) string {
 	return s.s.ID
 }
 
+// sectionID names a start of which only the log is known. A restart and its way
+// back write the same id into the log.
 func sectionID(path string, sec *section) string {
 	if sec.id != "" {
-		return sec.id
+		path = sec.id
 	}
 	return path + "@" + strconv.FormatInt(sec.at.Unix(), 10)
 }
@@ -250,7 +252,9 @@ func StartLabel(argv []string, flags map[string]string) string {
 	var parts []string
 	if v := get("mem_fraction_static", "mem-fraction-static", "gpu-memory-utilization"); v != "" {
 		if f, err := strconv.ParseFloat(v, 64); err == nil {
-			v = fmt.Sprintf("%.2f", f)
+			if v = strconv.FormatFloat(f, 'f', -1, 64); len(v) < len("0.88") {
+				v = fmt.Sprintf("%.2f", f)
+			}
 		}
 		parts = append(parts, v)
 	}

@@ -102,8 +102,11 @@ func (w *work) event(e *sglang.Event) {
 		return
 	case e.Kind == sglang.KindStartup && e.Startup.Step == sglang.StepArgs:
 		// A restarter's separator came just before the arguments of the same start.
-		if s == nil || s.id == "" || s.flags != nil || len(s.phases.took) > 0 {
+		switch {
+		case s == nil || s.id == "" || s.flags != nil || len(s.phases.took) > 0:
 			s = w.begin(t, "")
+		case ok:
+			s.at = t // the separator itself has no time
 		}
 	case s == nil:
 		s = w.begin(t, "")
