@@ -23,7 +23,15 @@ type rowsPast struct {
 	last    []uint64 // ids of the newest judgement, in order
 	repeats int      // rows whose id had been seen before
 	at      time.Time
+	// habit says that ids came again from the first judgement on: the file has
+	// several rows an id by design, and nothing tells its samples apart.
+	habit bool
 }
+
+const (
+	habitRows  = 8
+	habitShare = 0.2 // of the rows of the first judgement
+)
 
 type pastPoint struct {
 	at                time.Time
@@ -64,15 +72,22 @@ func (p *rowsPast) seen(ids []uint64, at time.Time) {
 			break
 		}
 	}
-	if p.ids == nil || len(p.ids) > idsKeep {
+	first := p.ids == nil
+	if first || len(p.ids) > idsKeep {
 		p.ids = map[uint64]struct{}{}
 	}
+	repeats := 0
 	for _, id := range fresh {
 		if _, again := p.ids[id]; again {
-			p.repeats++
-			p.at = at
+			repeats++
 		}
 		p.ids[id] = struct{}{}
+	}
+	if first {
+		p.habit = len(fresh) >= habitRows && float64(repeats) > habitShare*float64(len(fresh))
+	}
+	if repeats > 0 && !p.habit {
+		p.repeats, p.at = p.repeats+repeats, at
 	}
 	p.last = slices.Clone(ids)
 }

@@ -18,6 +18,8 @@ func TestRepeats(t *testing.T) {
 		{"windows that do not meet", [][]uint64{{1, 2}, {5, 6}}, 0},
 		{"an id that comes again later", [][]uint64{{1, 2, 3}, {3, 4, 1}, {9, 2}}, 2},
 		{"an id twice in one window", [][]uint64{{1, 2, 2}}, 1},
+		{"several samples an id from the first look on", [][]uint64{{1, 1, 2, 2, 3, 3, 4, 4}, {4, 4, 5, 5, 6}, {6, 7, 7}}, 0},
+		{"few rows tell no habit", [][]uint64{{1, 1, 2, 2}, {2, 2, 5, 5}}, 3},
 		{"a row that grew over the whole window", [][]uint64{{1, 2, 3}, {}, {4}}, 0},
 	} {
 		var p rowsPast

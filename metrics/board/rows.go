@@ -111,7 +111,7 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		b.event(metrics.Event{At: f.At, Kind: "rows", Text: name + " was " + metrics.Clean(r.Reset, 20) + ": " + metrics.Count(float64(s.fact.Rows)) + " rows before", Ref: path})
 		s.trail = trail{}
 		s.reset = &metrics.RowsReset{At: f.At, Path: path, How: metrics.Clean(r.Reset, 20), Before: s.fact.Rows}
-		s.past.last, s.past.ids, s.past.repeats = nil, nil, 0
+		s.past.last, s.past.ids, s.past.repeats, s.past.habit = nil, nil, 0, false
 		s.judged = nil // of rows that are there no more
 	}
 	if r.Judged != nil {

@@ -37,6 +37,18 @@ func machineCases() []caseOf {
 			waits(s)
 			held(s, "other", metrics.Proc{PPID: 1, Comm: "sglang::schedul", Argv: []string{"sglang::scheduler_TP3"}})
 		}, "gpu-memory-held", critical, metrics.CauseGPUMemoryHeld, []string{"a start needs this memory"}, nil},
+		{"another user while we start on other GPUs", func(s *metrics.Snapshot) {
+			waits(s)
+			held(s, "other", metrics.Proc{PPID: 1, Comm: "train", User: "bo"})
+			s.Servers[0].PID = 9
+			s.Procs = append(s.Procs, metrics.Proc{PID: 9, Env: map[string]string{"CUDA_VISIBLE_DEVICES": "4,5,6,7"}})
+		}, "gpu-memory-held", info, metrics.CauseGPUMemoryHeld, []string{"of bo"}, nil},
+		{"another user where we want to start", func(s *metrics.Snapshot) {
+			waits(s)
+			held(s, "other", metrics.Proc{PPID: 1, Comm: "train", User: "bo"})
+			s.Servers[0].PID, s.Servers[0].TP = 9, 2
+			s.Procs = append(s.Procs, metrics.Proc{PID: 9})
+		}, "gpu-memory-held", critical, metrics.CauseGPUMemoryHeld, []string{"a start needs this memory"}, nil},
 		{"a zombie", func(s *metrics.Snapshot) { held(s, "gone", metrics.Proc{PPID: 99, Comm: "python3", State: "Z"}) },
 			"gpu-memory-held", warning, metrics.CauseGPUMemoryHeld, []string{"a zombie", "kill 99"}, nil},
 		{"a holder outside the container", func(s *metrics.Snapshot) { held(s, "invisible", metrics.Proc{}) },

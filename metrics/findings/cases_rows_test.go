@@ -126,6 +126,37 @@ func rowCases() []caseOf {
 		{"the same command twice on other files", func(s *metrics.Snapshot) {
 			second(s).Datasets = []string{"/data/c.jsonl"}
 		}, "client-twice", warning, metrics.CauseRowsDuplicate, []string{"run_inference.py 202674"}, nil},
+		{"the same words in another folder", func(s *metrics.Snapshot) {
+			c := second(s)
+			c.Datasets, c.Cwd, s.Clients[0].Cwd = []string{"/data/c.jsonl"}, "/data/c", "/data/b"
+		}, "", 0, "", nil, nil},
+		{"two parts side by side", func(s *metrics.Snapshot) {
+			c := second(s)
+			c.Argv, c.Datasets = []string{"python3", "run_inference.py", "--part", "B3"}, []string{"/data/b3.jsonl"}
+			s.Datasets = append(s.Datasets, metrics.Dataset{Path: "/data/b3.jsonl", Grew: noon, Writers: []int{202674}})
+		}, "", 0, "", nil, nil},
+		{"a client on another host has no connection for a while", func(s *metrics.Snapshot) {
+			s.Clients = []metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "gone", Since: noon.Add(-3 * time.Minute)}}
+		}, "", 0, "", nil, nil},
+		{"a client on another host that sends nothing more", func(s *metrics.Snapshot) {
+			s.Clients = []metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "gone", Since: noon.Add(-6 * time.Minute)}}
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-6*time.Minute)
+			s.Datasets[0].Grew = noon.Add(-6 * time.Minute)
+		}, "client-gone", warning, "", []string{"no client is connected, the one on 10.0.0.9 has not been for 6 m", "cannot be told from here"}, nil},
+		{"two clients with one log", func(s *metrics.Snapshot) {
+			s.Clients[0].Log.Mtime, s.Clients[0].LogSilentSince = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
+			s.Clients[0].Log.Gap = time.Minute
+			second(s).Argv = []string{"python3", "other.py"}
+		}, "client-log-silent", warning, "", nil, nil},
+		{"a client that is stuck", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-20*time.Minute)
+			s.Datasets[0].Grew, s.Clients[0].Log.Mtime = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
+		}, "rows-stalled", warning, "", []string{"lives and sends nothing for 19 m, rows at 11,531 of 88,000", "py-spy dump --pid 206570"}, nil},
+		{"a client that computes", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-20*time.Minute)
+			s.Datasets[0].Grew, s.Clients[0].Log.Mtime = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
+			s.Clients[0].Cores = fig(0.9)
+		}, "", 0, "", nil, nil},
 		{"two stages of one job", func(s *metrics.Snapshot) {
 			c := second(s)
 			c.Argv, c.Datasets = []string{"python3", "filter.py"}, []string{"/data/filtered.jsonl"}

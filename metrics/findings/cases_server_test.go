@@ -129,6 +129,13 @@ func serverCases() []caseOf {
 		{"a rank without work", func(s *metrics.Snapshot) {
 			s.Servers[0].Ranks = []metrics.RankState{{DP: 0, Last: noon, Running: fig(30)}, {DP: 1, Last: noon.Add(-4 * time.Minute), Running: fig(0)}}
 		}, "", 0, "", nil, nil},
+		{"the last requests of a rank were done between two lines", func(s *metrics.Snapshot) {
+			s.Servers[0].Ranks = []metrics.RankState{{DP: 0, Last: noon, Running: fig(30)}, {DP: 1, Last: noon.Add(-4 * time.Minute), Running: fig(3)}}
+		}, "", 0, "", nil, nil},
+		{"a part drains over two ranks", func(s *metrics.Snapshot) {
+			s.Servers[0].Ranks = []metrics.RankState{{DP: 0, Last: noon, Running: fig(2)}, {DP: 1, Last: noon.Add(-4 * time.Minute), Running: fig(9)}}
+			s.Servers[0].NewRequest = noon.Add(-10 * time.Minute)
+		}, "", 0, "", nil, nil},
 
 		{"a request repeats itself", func(s *metrics.Snapshot) {
 			s.Servers[0].Repeating, s.Servers[0].Running = noon.Add(-time.Minute), fig(1)
@@ -189,6 +196,15 @@ func serverCases() []caseOf {
 		}, "", 0, "", nil, nil},
 
 		{"slower at the same load", slower, "throughput-fell", warning, "", []string{"to 350 tok/s", "over the half hour before", "35 running"}, nil},
+		{"another part has longer prompts", func(s *metrics.Snapshot) {
+			slower(s)
+			series(s, metrics.SeriesInputTPS, "1:1", func(age time.Duration) float64 {
+				if age < 10*time.Minute {
+					return 2500
+				}
+				return 250
+			})
+		}, "", 0, "", nil, nil},
 		{"slower since a GPU is hot", func(s *metrics.Snapshot) {
 			slower(s)
 			s.GPUs[0].Throttle, s.GPUs[0].Temp = []string{"HW Thermal Slowdown"}, fig(95)
@@ -248,6 +264,25 @@ func serverCases() []caseOf {
 		}, "", 0, "", nil, nil},
 		{"the log's writer is gone", func(s *metrics.Snapshot) { s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute) },
 			"log-stale", warning, metrics.CauseLogStopped, []string{"stands still since 11:56", "tokens still come"}, nil},
+		{"a log that its flags keep silent", func(s *metrics.Snapshot) {
+			s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute)
+			s.Servers[0].Argv = append(s.Servers[0].Argv, "--log-level", "warning")
+		}, "", 0, "", nil, nil},
+		{"vLLM without statistics and access lines", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.Engine, v.Log.Mtime = "vllm", noon.Add(-20*time.Minute)
+			v.Argv = []string{"vllm", "serve", "m", "--disable-log-stats", "--disable-uvicorn-access-log"}
+		}, "", 0, "", nil, nil},
+		{"a container's port is held for it", func(s *metrics.Snapshot) {
+			s.Servers[0].PID, s.Servers[0].Port, s.Servers[0].Tree = 1, 8000, []int{1}
+			s.Procs = []metrics.Proc{{PID: 77, Comm: "docker-proxy", Argv: []string{"/usr/bin/docker-proxy"}, Listen: []metrics.ListenAddr{{Port: 8000}}}}
+		}, "", 0, "", nil, nil},
+		{"two on other GPUs by their first", func(s *metrics.Snapshot) {
+			a, b := &s.Servers[0], twoOf(s)
+			a, b.Port = &s.Servers[0], 9000
+			a.TP, b.TP = 4, 4
+			b.Argv = append([]string(nil), append(b.Argv, "--base-gpu-id", "4")...)
+		}, "", 0, "", nil, nil},
 		{"two on one port", func(s *metrics.Snapshot) { twoOf(s) }, "two-servers", critical, "", []string{"port 8000: 1 and 2"}, nil},
 		{"two on the same GPUs", func(s *metrics.Snapshot) { twoOf(s).Port = 9000 }, "two-servers", critical, "", []string{"GPU 0", "0.88"}, nil},
 		{"two on other GPUs", func(s *metrics.Snapshot) {

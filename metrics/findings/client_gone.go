@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -26,7 +27,9 @@ var clientGone = Detector{
 			return
 		}
 		for i := range in.Snap.Clients {
-			if c := &in.Snap.Clients[i]; (c.State == "gone" || c.State == "zombie") && !ended(in, c) {
+			if c := &in.Snap.Clients[i]; c.Host != "" {
+				continue // it only has no connection now
+			} else if (c.State == "gone" || c.State == "zombie") && !ended(in, c) {
 				out.Raise(goneCondition(in, c))
 				return
 			} else if c.State == "gone" && ended(in, c) {
@@ -34,7 +37,14 @@ var clientGone = Detector{
 			}
 		}
 		if v := in.Snap.Server(); v != nil && v.State == metrics.ServerIdle && below(in) && in.now().Sub(v.Since) >= in.seconds("client_gone_idle_s") {
-			out.Raise(goneCondition(in, &metrics.Client{ID: "client", State: "gone", Since: v.Since}))
+			c := goneCondition(in, &metrics.Client{ID: "client", State: "gone", Since: v.Since})
+			if i := slices.IndexFunc(in.Snap.Clients, func(c metrics.Client) bool { return c.Host != "" }); i >= 0 {
+				host := in.Snap.Clients[i].Host
+				c.Severity, c.Cause = metrics.SeverityWarning, ""
+				c.Title = strings.Replace(c.Title, "client is gone", "no client is connected, the one on "+host+" has not been", 1)
+				c.Why, c.Advice = "it runs on another host: whether it ended cannot be told from here", "look at it on "+host
+			}
+			out.Raise(c)
 		}
 	},
 }

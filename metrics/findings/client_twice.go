@@ -13,7 +13,7 @@ var clientTwice = Detector{
 	ID:    "client-twice",
 	Means: "Two clients of the same command run, or write the same file. Rows come twice, or one of them is a leftover that takes half of the server.",
 	Needs: "the node's processes; open files tell the shared dataset",
-	When:  "Two roots with the same command line (or the same script) that live longer than 20 s, or two that have the same dataset open. Forked or spawned workers count as one with their parent.",
+	When:  "Two roots with the same command line in the same folder that live longer than 20 s, or two of one script that have the same dataset open. Forked or spawned workers count as one with their parent.",
 	Do:    "End the older one, once it is clear that it is the leftover.",
 	For:   20 * time.Second,
 	Clear: 10 * time.Second,
@@ -51,7 +51,8 @@ func twice(in *Input, a, b *metrics.Client) (Condition, bool) {
 			shared = p
 		}
 	}
-	same := len(a.Argv) > 0 && slices.Equal(a.Argv, b.Argv)
+	// The same words in another folder are another job.
+	same := len(a.Argv) > 0 && slices.Equal(a.Argv, b.Argv) && (a.Cwd == b.Cwd || a.Cwd == "" || b.Cwd == "")
 	if shared == "" && !same {
 		return Condition{}, false
 	}

@@ -319,6 +319,24 @@ func TestCauseWords(t *testing.T) {
 	}
 }
 
+// Two clients that write one log are one silent log.
+func TestOneFindingALog(t *testing.T) {
+	s := healthy()
+	s.Clients[0].Log.Bytes = fig(0)
+	s.Clients = append(s.Clients, s.Clients[0])
+	s.Clients[1].ID, s.Clients[1].PID, s.Clients[1].Argv = "9:9", 9, []string{"python3", "other.py"}
+	active, _, _ := New(s.Config).Eval(Input{Snap: s})
+	n := 0
+	for _, f := range active {
+		if f.ID == "client-log-silent" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("one log is told %d times: %v", n, active)
+	}
+}
+
 func TestSettledIsShownForHalfAnHour(t *testing.T) {
 	e := New(metrics.Config{})
 	s := healthy()

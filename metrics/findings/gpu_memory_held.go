@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,16 +67,23 @@ func (in *Input) holders() []holder {
 
 func engineName(s string) bool { return strings.Contains(s, "sglang") || strings.Contains(s, "VLLM") }
 
-// wanted tells whether the memory is needed: a server is starting, or one failed
-// for want of it.
-func (in *Input) wanted() bool {
+// wanted tells whether memory of some GPUs is needed: a server is starting on one
+// of them, or failed for want of it.
+func (in *Input) wanted(gpus []int) bool {
 	for i := range in.Snap.Servers {
 		v := &in.Snap.Servers[i]
-		if v.State == metrics.ServerStarting {
-			return true
+		p := primary(v)
+		failed := v.State == metrics.ServerDown && p != nil && (p.Class == metrics.CauseStartupGPUOccupied || isMemory(p))
+		if v.State != metrics.ServerStarting && !failed {
+			continue
 		}
-		if p := primary(v); v.State == metrics.ServerDown && p != nil && (p.Class == metrics.CauseStartupGPUOccupied || isMemory(p)) {
-			return true
+		if v.PID == 0 || in.process(v.PID) == nil {
+			return true // which GPUs it wants is not known
+		}
+		for _, d := range in.devices(v) {
+			if n, err := strconv.Atoi(strings.TrimSpace(d)); err != nil || slices.Contains(gpus, n) {
+				return true
+			}
 		}
 	}
 	return false
@@ -99,7 +107,7 @@ func heldCondition(in *Input, h holder) Condition {
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s of %s, parent %d: %s", h.known.Comm, orUser(h.known.User), h.known.PPID, text), Source: "processes", At: in.now()})
 	}
 	c.Since = in.began(h.proc.PID)
-	needed := in.wanted()
+	needed := in.wanted(h.gpus)
 	switch h.kind {
 	case "orphan":
 		c.Title = fmt.Sprintf("an orphan of an earlier server (%s) holds %s on GPU %s", who, mib(h.mib), gpuNumbers(h.gpus))

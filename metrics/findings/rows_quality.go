@@ -126,7 +126,7 @@ var rowsDuplicate = Detector{
 	ID:    "rows-duplicate",
 	Means: "Rows with the same id and sample come again in one file.",
 	Needs: "rows that have an id; the probe compares salted hashes, never content",
-	When:  "3 of the rows that were judged since the visit began have an id that had been seen before in this file.",
+	When:  "3 of the rows that were judged since the visit began have an id that had been seen before in this file. Quiet where ids came again from the first look on: several samples an id that nothing tells apart.",
 	Do:    "Look for a second client, or a resume that does not check what is there; remove the repeats afterwards.",
 	For:   5 * time.Second,
 	Clear: time.Minute,

@@ -13,7 +13,7 @@ var serverHalfDead = Detector{
 	ID:    "server-half-dead",
 	Means: "A part of the server is gone while the rest goes on: its HTTP front answers without a scheduler behind it, or one data parallel rank no longer speaks.",
 	Needs: "the server's process tree and its log",
-	When:  "The process lives and no scheduler is in its tree any more; or its log told the end of a scheduler and the process outlived it by 20 s without a token (or one data parallel rank of several ended); or a data parallel rank prints nothing for 2 minutes while others do and it had requests.",
+	When:  "The process lives and no scheduler is in its tree any more; or its log told the end of a scheduler and the process outlived it by 20 s without a token (or one data parallel rank of several ended); or a data parallel rank prints nothing for 2 minutes while others do, new requests come and it had some.",
 	Do:    "Restart the server: nobody else will notice; /health proves nothing.",
 	For:   20 * time.Second,
 	Clear: 10 * time.Second,
@@ -48,6 +48,9 @@ func halfDead(v *metrics.Server, title, why string) Condition {
 	}
 }
 
+// few requests may all finish between two decode lines.
+const few = 4
+
 // silentRank finds a rank that stopped in the middle of its work.
 func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 	var newest time.Time
@@ -56,8 +59,11 @@ func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 	}
 	limit := in.seconds("rank_silent_s")
 	for _, r := range v.Ranks {
-		if newest.Sub(r.Last) < limit || !r.Running.Known || r.Running.V < 1 || in.now().Sub(newest) > limit {
+		if newest.Sub(r.Last) < limit || !r.Running.Known || r.Running.V < few || in.now().Sub(newest) > limit {
 			continue
+		}
+		if !v.NewRequest.IsZero() && v.NewRequest.Before(r.Last.Add(limit/2)) {
+			continue // no work comes any more: its last requests may be done
 		}
 		c := halfDead(v, fmt.Sprintf("rank DP%d is silent since %s with %s running, the others go on", r.DP, in.clock(r.Last), metrics.Count(r.Running.V)),
 			"its scheduler no longer makes steps, and the requests that were sent to it are lost")

@@ -13,7 +13,7 @@ var throughputFell = Detector{
 	ID:    "throughput-fell",
 	Means: "The server makes clearly fewer tokens than before with the same load. Something else became slow.",
 	Needs: "an hour of the server's log or /metrics",
-	When:  "Over the last 5 minutes 30 % below the half hour before at the same number of running requests and of tokens a request (both within 15 %), after the level had settled.",
+	When:  "Over the last 5 minutes 30 % below the half hour before at the same number of running requests and of tokens a request (both within 15 %), after the level had settled. Quiet where prefill took so much more.",
 	Do:    "Look at what changed then: clocks, temperature, graphs, accept length, another process on the GPUs.",
 	For:   60 * time.Second,
 	Clear: 3 * time.Minute,
@@ -34,6 +34,12 @@ var throughputFell = Detector{
 			p1, ok5 := now(metrics.SeriesPerReq)
 			p0, ok4 := before(metrics.SeriesPerReq)
 			if ok4 && ok5 && !alike(p0, p1) {
+				continue
+			}
+			// Longer prompts take their time from decoding: another load, no fall.
+			i1, ok7 := now(metrics.SeriesInputTPS)
+			i0, ok6 := before(metrics.SeriesInputTPS)
+			if ok6 && ok7 && i1 > 1.5*i0 && i1-i0 > 0.5*(t0-t1) {
 				continue
 			}
 			c := Condition{

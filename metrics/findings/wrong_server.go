@@ -3,6 +3,7 @@ package findings
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ var wrongServer = Detector{
 				}
 				if slices.Contains(v.Tree, p.PID) {
 					own = true
-				} else if trees[p.PID] == "" {
+				} else if trees[p.PID] == "" && !slices.Contains(forwarders, p.Comm) {
 					foreign = p
 				}
 			}
@@ -53,17 +54,24 @@ var wrongServer = Detector{
 	},
 }
 
+// forwarders hold a port on behalf of a container, whose own sockets are not
+// among those of the node.
+var forwarders = []string{"docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "gvproxy", "kube-proxy"}
+
 var logStale = Detector{
 	ID:    "log-stale",
 	Means: "The server works and its log stands still: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
 	Needs: "the log and a second source (/metrics or /v1/loads, or rows that land)",
-	When:  "No growth of the log for 5 minutes while tokens flow by the server's own counters, or rows land.",
+	When:  "No growth of the log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log.",
 	Do:    "Ask the server before calling it dead; restore the log's writer at the next start.",
 	For:   20 * time.Second,
 	Clear: 10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			wait := in.seconds("log_stale_s")
+			if silentByChoice(v) {
+				continue
+			}
 			if v.Log.Path == "" || v.Log.Mtime.IsZero() || in.now().Sub(v.Log.Mtime) < wait || v.State == metrics.ServerStarting {
 				continue
 			}
@@ -88,6 +96,17 @@ var logStale = Detector{
 			})
 		}
 	},
+}
+
+// silentByChoice tells a server whose flags leave it nothing to log while it works.
+func silentByChoice(v *metrics.Server) bool {
+	level := strings.ToLower(setting(v, "--log-level"))
+	if v.Engine == "vllm" {
+		http := strings.ToLower(setting(v, "--uvicorn-log-level"))
+		access := flagSet(v.Argv, "--disable-uvicorn-access-log") || http != "" && http != "info" && http != "debug" && http != "trace"
+		return flagSet(v.Argv, "--disable-log-stats") && access
+	}
+	return level != "" && level != "info" && level != "debug"
 }
 
 var twoServers = Detector{
@@ -158,9 +177,10 @@ func (in *Input) devices(v *metrics.Server) []string {
 			return strings.Split(s, ",")
 		}
 	}
+	first, _ := strconv.Atoi(flagValue(v.Argv, "--base-gpu-id"))
 	var out []string
 	for i := range max(v.TP, 1) * max(v.PP, 1) {
-		out = append(out, fmt.Sprint(i))
+		out = append(out, fmt.Sprint(first+i))
 	}
 	return out
 }
