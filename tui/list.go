@@ -45,6 +45,15 @@ type col struct {
 	right bool
 }
 
+// picked are the chosen ones of columns or cells.
+func picked[T any](all []T, which []int) []T {
+	out := make([]T, 0, len(which))
+	for _, i := range which {
+		out = append(out, all[i])
+	}
+	return out
+}
+
 // table draws a head and rows; cells beyond the width are cut.
 func (m *Model) table(a area, cols []col, n int, l *list, row func(i int) []span) {
 	if a.h() < 2 {
@@ -67,8 +76,8 @@ func (m *Model) table(a area, cols []col, n int, l *list, row func(i int) []span
 		x := 1
 		for i, c := range cols {
 			w := width(i)
-			if i >= len(cells) || x+min(w, 4) > a.w() {
-				break
+			if i >= len(cells) || x+min(w, 4) > a.w() || c.right && x+w > a.w() {
+				break // half a figure would be another figure
 			}
 			text := padRight(cells[i].s, w)
 			if c.right {

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -25,6 +26,7 @@ type Model struct {
 	rung   map[string]bool   // critical findings for which the bell rang
 	snap   *metrics.Snapshot // the one that is shown
 	chosen chosen            // of several servers
+	found  bool              // what the first look found was told
 	at     time.Time         // moment of the past that is shown, zero: now
 	past   memory
 	paused bool
@@ -82,6 +84,19 @@ type (
 	toastMsg    struct{ text string }
 	toastGone   struct{ id int }
 )
+
+// tellFound says once what the first look found: its panes then take the place
+// of the lines that told what was being done.
+func (m *Model) tellFound() tea.Cmd {
+	if m.found || firstVisit(m.live) {
+		return nil
+	}
+	m.found = true
+	if len(m.live.Doing) == 0 || m.live.Replay {
+		return nil
+	}
+	return m.say(strings.Join(m.live.Doing, "; "))
+}
 
 // toastFor is how long the footer says what happened.
 const toastFor = 6 * time.Second
@@ -179,7 +194,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.past.keep(msg.s)
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
-		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery), m.seek()}
+		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery), m.seek(), m.tellFound()}
 		if v, ok := m.top().(renewer); ok {
 			cmds = append(cmds, v.renewed(m))
 		}

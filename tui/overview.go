@@ -88,7 +88,7 @@ func (m *Model) drawFirst(c *canvas) {
 			a.cut(2, y+i, a.w()-4, row, stText)
 			continue
 		}
-		for j, part := range wrap(row, a.w()-4, 2) {
+		for j, part := range wrap(row, a.w()-4, 3) {
 			a.put(2, y+i+1+j, part, stAccent)
 		}
 	}
@@ -103,11 +103,21 @@ func firstLines(s *metrics.Snapshot, node string) []string {
 		return []string{"connecting to " + node + " …"}
 	}
 	rows := append([]string(nil), s.Doing[:min(len(s.Doing), 3)]...)
+	if l := s.Link; l.Status == metrics.LinkDown && l.LastData.IsZero() {
+		if l.Reason != "" {
+			rows = append(rows, "no answer: "+l.Reason)
+		}
+		what := "it is tried again by itself"
+		if l.Waiting {
+			what = "r tries again"
+		}
+		return append(rows, "→ check that `ssh "+s.Node+"` works from here; "+what)
+	}
 	if s.Verdict.Word == "NONE" {
 		if len(rows) == 0 {
 			rows = append(rows, "no inference server and no client found on "+s.Node)
 		}
-		rows = append(rows, "→ start one, or watch what is not found by itself: a log with `logs`, an endpoint with `endpoint`, rows with `datasets` in the config file")
+		rows = append(rows, "→ start one, or watch by hand: a log with `:logs /PATH`; rows or a server with `datasets` or `endpoint` in the config file")
 	}
 	if len(rows) == 0 {
 		rows = append(rows, "looking around on "+s.Node+" …")

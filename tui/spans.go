@@ -83,6 +83,13 @@ func (a area) fit(x, y, w, gap int, segs ...seg) int {
 	return x
 }
 
+// note writes what an empty view has to say.
+func (a area) note(text string) {
+	for i, row := range wrap(text, a.w(), a.h()) {
+		a.put(0, i, row, stDim)
+	}
+}
+
 // wrap breaks a text into at most n rows of w cells at blanks; the last row is
 // cut with "…" where more would follow.
 func wrap(s string, w, n int) []string {

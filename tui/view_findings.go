@@ -13,7 +13,8 @@ import (
 // findingsView lists findings and shows the selected one with its evidence.
 type findingsView struct {
 	list
-	whole bool // the detail has the whole view
+	whole         bool // the detail has the whole view
+	scroll, below int  // lines of the detail: above what is in sight, and beyond it
 }
 
 func (v *findingsView) title(m *Model) string { return "findings" }
@@ -29,13 +30,26 @@ func (v *findingsView) all(s *metrics.Snapshot) []metrics.Finding {
 }
 
 func (v *findingsView) opened(m *Model) tea.Cmd {
-	v.sel, v.whole = m.sel[PaneFind], false
+	v.sel, v.whole, v.scroll = m.sel[PaneFind], false, 0
 	return nil
 }
 
+// move goes to another finding; in a detail that has more lines than the screen
+// it scrolls first.
 func (v *findingsView) move(m *Model, d motion) tea.Cmd {
-	if m.snap != nil {
-		v.list.move(len(v.all(m.snap)), 5, d)
+	if m.snap == nil {
+		return nil
+	}
+	if by := map[motion]int{moveUp: -1, moveDown: 1, movePageUp: -5, movePageDown: 5}[d]; v.whole && by != 0 {
+		if to := max(min(v.scroll+by, v.below), 0); to != v.scroll {
+			v.scroll = to
+			return nil
+		}
+	}
+	was := v.sel
+	v.list.move(len(v.all(m.snap)), 5, d)
+	if v.sel != was {
+		v.scroll = 0
 	}
 	return nil
 }
@@ -58,7 +72,7 @@ func (v *findingsView) draw(m *Model, a area) {
 	p := m.pen()
 	all := v.all(m.snap)
 	if len(all) == 0 {
-		a.cut(0, 0, a.w(), "nothing is found wrong", stDim)
+		a.note("nothing is found wrong")
 		m.drawCannotTell(a, p, 2)
 		return
 	}
@@ -81,45 +95,58 @@ func (v *findingsView) draw(m *Model, a area) {
 	v.detail(m, a.sub(0, y, a.w(), a.h()-y), p, &all[min(v.sel, len(all)-1)])
 }
 
+// detail draws one finding from v.scroll on; what to do stands before the proof,
+// where little room is.
 func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
-	y := 0
-	put := func(label, text string, st style) {
-		if text == "" {
-			return
-		}
-		for i, row := range wrap(text, a.w()-13, 5) {
-			l := ""
-			if i == 0 {
-				l = label
-			}
-			a.line(1, y, a.w()-2, line{sp(padRight(l, 11), stDim), sp(row, st)})
-			y++
-		}
+	all := v.lines(p, f, a.w())
+	v.below = max(len(all)-a.h(), 0)
+	v.scroll = min(v.scroll, v.below)
+	if !v.whole {
+		v.scroll = 0
 	}
-	a.put(1, y, severitySign[f.Severity], severityStyle(f.Severity))
-	for _, row := range wrap(f.Title, a.w()-4, 3) {
-		a.put(3, y, row, stStrong)
+	y := 0
+	for _, l := range all[v.scroll:] {
+		a.line(1, y, a.w()-2, l)
 		y++
 	}
-	y++
+	if v.below > v.scroll {
+		a.put(a.w()-2, a.h()-1, "▼", stAccent)
+	}
+	if f.Graph.What != "" && a.h()-y >= 7 {
+		a.put(1, y+1, strings.ReplaceAll(f.Graph.What, "_", " ")+" ["+ranges[m.span].name+"]", stDim)
+		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData})
+	}
+}
+
+// lines is a finding with its evidence, w cells wide.
+func (v *findingsView) lines(p pen, f *metrics.Finding, w int) []line {
+	var out []line
+	put := func(label, text string, st style) {
+		for _, row := range wrap(text, w-14, 5) {
+			out = append(out, line{sp(padRight(label, 11), stDim), sp(row, st)})
+			label = ""
+		}
+	}
+	sign := sp(severitySign[f.Severity]+" ", severityStyle(f.Severity))
+	for _, row := range wrap(f.Title, w-5, 3) {
+		out = append(out, line{sign, sp(row, stStrong)})
+		sign = sp("  ", stText)
+	}
+	out = append(out, nil)
 	since := p.clock(f.Since) + ", " + p.age(f.Since) + " ago"
 	if f.Cause != "" {
 		since += "   cause " + string(f.Cause)
 	}
 	put("since", since, stText)
 	put("why", f.Why, stText)
+	put("advice", f.Advice, stAccent.bold())
 	for i, e := range f.Evidence {
-		label := ""
-		if i == 0 {
-			label = "evidence"
-		}
 		text := e.Text
 		if e.Source != "" {
 			text += "   (" + e.Source + ", " + p.clock(e.At) + ")"
 		}
-		put(label, text, stText)
+		put([]string{"evidence", ""}[min(i, 1)], text, stText)
 	}
-	put("advice", f.Advice, stAccent.bold())
 	switch l := f.Log; {
 	case l.Path == "":
 	case l.Line > 0:
@@ -134,16 +161,9 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 		put("state", "snoozed until "+p.clock(f.Snoozed), stDim)
 	}
 	for i, c := range f.Changed {
-		label := ""
-		if i == 0 {
-			label = "life"
-		}
-		put(label, p.clock(c.At)+" "+c.What+" "+c.Text, stDim)
+		put([]string{"life", ""}[min(i, 1)], p.clock(c.At)+" "+c.What+" "+c.Text, stDim)
 	}
-	if f.Graph.What != "" && a.h()-y >= 7 {
-		a.put(1, y+1, strings.ReplaceAll(f.Graph.What, "_", " ")+" ["+ranges[m.span].name+"]", stDim)
-		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData})
-	}
+	return out
 }
 
 // provenBy is where a finding stands in its log: without a time of its own, when

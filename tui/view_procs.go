@@ -159,15 +159,19 @@ func (v *procsView) draw(m *Model, a area) {
 	}
 	rows := procRows(m.snap)
 	if len(rows) == 0 {
-		a.cut(0, 0, a.w(), "no server and no client runs here", stDim)
+		a.note("no server and no client runs here")
 		return
 	}
 	p := m.pen()
 	cols := []col{{"pid", 8, true}, {"", 7, false}, {"user", 7, false}, {"up", 7, true}, {"GPU memory", 10, true}, {"on", 7, false}, {"RSS", 8, true}, {"state", 5, false}, {"command", 0, false}}
-	narrow := a.w() < 100
-	if narrow {
-		cols = []col{cols[0], cols[1], cols[4], cols[8]}
+	pick := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
+	switch {
+	case a.w() < 60:
+		pick = []int{0, 4, 8}
+	case a.w() < 100:
+		pick = []int{0, 1, 4, 8}
 	}
+	cols = picked(cols, pick)
 	h := a.h()
 	if h >= 12 {
 		h = min(len(rows)+1, h-7)
@@ -200,10 +204,7 @@ func (v *procsView) draw(m *Model, a area) {
 			mem = p.fig(r.gpu, gibOfMiB, 0, stText)
 		}
 		cells := []span{sp(pid, stText), sp(r.role, role), sp(r.user, stDim), sp(up, stDim), mem, sp(gpuList(r.gpus), stDim), sp(rss, stDim), sp(r.state, role), sp(strings.Repeat("  ", r.depth)+r.name, st)}
-		if narrow {
-			return []span{cells[0], cells[1], cells[4], cells[8]}
-		}
-		return cells
+		return picked(cells, pick)
 	})
 }
 

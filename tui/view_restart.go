@@ -43,7 +43,7 @@ func (v *restartView) move(_ *Model, d motion) tea.Cmd {
 func (v *restartView) draw(m *Model, a area) {
 	f := m.follow
 	if f == nil || m.live == nil {
-		a.cut(0, 0, a.w(), "nothing was begun here", stDim)
+		a.note("nothing was begun here")
 		return
 	}
 	rows := v.lines(m, f, a.w())

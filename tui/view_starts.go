@@ -128,7 +128,7 @@ func crashCause(s *metrics.Start) string {
 func (v *startsView) draw(m *Model, a area) {
 	rows := v.rows(m)
 	if len(rows) == 0 {
-		a.cut(0, 0, a.w(), "no start is known yet: they are read from the server's log and kept from visit to visit", stDim)
+		a.note("no start is known yet: they are read from the server's log and kept from visit to visit")
 		return
 	}
 	p := m.pen()

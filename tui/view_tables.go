@@ -27,7 +27,7 @@ func viewKeys() []binding {
 	logOf := func(m *Model, path string) tea.Cmd {
 		v := m.views[viewLogs].(*logView)
 		if path == "" {
-			return m.say("no log is known here yet: `:logs PATH` watches one")
+			return m.say("no log yet: `:logs /PATH` watches one")
 		}
 		v.path = path
 		return tea.Batch(m.open(viewLogs), m.watch(path))
@@ -131,7 +131,7 @@ func (v *rowsView) move(m *Model, d motion) tea.Cmd {
 
 func (v *rowsView) draw(m *Model, a area) {
 	if m.snap == nil || len(m.snap.Datasets) == 0 {
-		a.cut(0, 0, a.w(), "no dataset found: name one with `datasets` in the config file", stDim)
+		a.note("no dataset found: name one with `datasets` in the config file")
 		return
 	}
 	p := m.pen()
@@ -268,7 +268,7 @@ func (v *eventsView) move(m *Model, d motion) tea.Cmd {
 
 func (v *eventsView) draw(m *Model, a area) {
 	if m.snap == nil || len(m.snap.Events) == 0 {
-		a.cut(0, 0, a.w(), "nothing has happened yet; m writes a note", stDim)
+		a.note("nothing has happened yet; m writes a note")
 		return
 	}
 	p := m.pen()

@@ -21,7 +21,7 @@ func (v *genView) move(*Model, motion) tea.Cmd { return nil }
 
 func (v *genView) draw(m *Model, a area) {
 	if m.snap == nil || m.snap.Server() == nil {
-		a.cut(0, 0, a.w(), "no server found", stDim)
+		a.note("no server found: `:logs /PATH` watches the log of one")
 		return
 	}
 	srv, p := m.snap.Server(), m.pen()
@@ -82,7 +82,7 @@ func (v *reqView) move(*Model, motion) tea.Cmd { return nil }
 
 func (v *reqView) draw(m *Model, a area) {
 	if m.snap == nil || m.snap.Server() == nil {
-		a.cut(0, 0, a.w(), "no server found", stDim)
+		a.note("no server found: `:logs /PATH` watches the log of one")
 		return
 	}
 	srv, p := m.snap.Server(), m.pen()
@@ -136,7 +136,7 @@ func (v *gpusView) draw(m *Model, a area) {
 	}
 	gs := m.snap.GPUs
 	if len(gs) == 0 {
-		a.cut(0, 0, a.w(), "no GPU seen", stDim)
+		a.note("no GPU seen")
 		return
 	}
 	wide := a.w() >= 100
@@ -162,7 +162,11 @@ func (v *gpusView) draw(m *Model, a area) {
 		if g.Lost != "" {
 			notes, st = "✖ LOST: "+g.Lost, stCrit.bold()
 		}
-		cells := []span{sp(strconv.Itoa(g.Index), stDim), p.fig(g.MemUsed, gibOfMiB, 0, mark(o.mem)), p.fig(g.MemLowest, gibOfMiB, 0, stText), p.fig(g.Util, func(v float64) string { return whole(v) + " %" }, 0, mark(o.util)),
+		memory := p.fig(g.MemUsed, gibOfMiB, 0, mark(o.mem))
+		if g.Lost != "" {
+			memory = sp("✖ LOST", stCrit.bold())
+		}
+		cells := []span{sp(strconv.Itoa(g.Index), stDim), memory, p.fig(g.MemLowest, gibOfMiB, 0, stText), p.fig(g.Util, func(v float64) string { return whole(v) + " %" }, 0, mark(o.util)),
 			p.fig(g.Temp, func(v float64) string { return whole(v) + " °C" }, 0, mark(o.temp)), p.fig(g.Power, watts, 0, mark(o.power)), p.fig(g.PowerLimit, watts, 0, stDim), p.fig(g.ClockSM, whole, 0, stText), p.fig(g.ECC, whole, 0, stText), sp(notes, st)}
 		if !wide {
 			return []span{cells[0], cells[1], cells[3], cells[4], cells[5], cells[9]}
@@ -201,7 +205,10 @@ func (v *gpusView) draw(m *Model, a area) {
 		if i == 0 {
 			return "utilisation %", metrics.SeriesGPUUtil, graphOf{upper: 100, every: 5 * time.Second, st: stData}
 		}
-		return "memory MiB", metrics.SeriesGPUMem, graphOf{upper: niceCeil(max(g.MemTotal.V, 1)), every: 5 * time.Second, st: stData2}
+		return "memory GiB", metrics.SeriesGPUMem, graphOf{
+			upper: 1024 * niceCeil(max(g.MemTotal.V/1024, 1)), every: 5 * time.Second, st: stData2,
+			label: func(v float64) string { return axis(v / 1024) },
+		}
 	})
 }
 

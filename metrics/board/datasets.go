@@ -536,10 +536,20 @@ func (b *Board) steadySince() time.Time {
 	return out
 }
 
+// logTellsServer tells that the log of a server is read, whoever runs now.
+func (b *Board) logTellsServer() bool {
+	for _, l := range b.logs {
+		if l.work.engine != "" && l.work.section() != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // held says why an ETA would mislead now, "" where it would not.
 func (b *Board) held() string {
 	client := b.clientStart()
-	if !b.scanned.IsZero() && len(b.servers) > 0 {
+	if !b.scanned.IsZero() && (len(b.servers) > 0 || b.logTellsServer()) {
 		if !slices.ContainsFunc(b.servers, (*serverState).alive) {
 			return "no server runs"
 		}

@@ -357,6 +357,13 @@ func (b *Board) saving() metrics.Saved {
 }
 
 // doing tells a first visit what goes on, in at most three lines.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func (b *Board) doing(s *metrics.Snapshot) []string {
 	if !b.known {
 		return []string{metrics.DoingConnect + s.Node}
@@ -382,7 +389,7 @@ func (b *Board) doing(s *metrics.Snapshot) []string {
 		out = append(out, line)
 	}
 	if len(s.Clients) > 0 || len(s.Datasets) > 0 {
-		out = append(out, fmt.Sprintf("found %d client(s) and %d dataset(s)", len(s.Clients), len(s.Datasets)))
+		out = append(out, "found "+counted(len(s.Clients), "client")+" and "+counted(len(s.Datasets), "dataset"))
 	}
 	for i := range s.Datasets {
 		if c := s.Datasets[i].Counting; c.Known && c.Total > 0 {

@@ -117,6 +117,12 @@ func TestScenarios(t *testing.T) {
 	} {
 		t.Run(c.scenario, func(t *testing.T) {
 			_, snap := visit(t, c.scenario, 8*time.Second)
+			if c.scenario == "healthy" && (len(snap.Doing) < 2 || !strings.Contains(snap.Doing[0], "found SGLang on port") || !strings.Contains(snap.Doing[0], ".log") || snap.Doing[1] != "found 1 client and 2 datasets") {
+				t.Errorf("what was found: %q", snap.Doing)
+			}
+			if e := snap.Job.ETA; c.scenario == "no-server" && (e.Known || e.Held != "no server runs") {
+				t.Errorf("ETA without a server: %+v", e)
+			}
 			if snap.Verdict.Word != c.word {
 				t.Errorf("verdict %s %s, want %s", snap.Verdict.Word, snap.Verdict.Text, c.word)
 			}
