@@ -58,6 +58,9 @@ type Finding struct {
 	Snoozed  time.Time // until when, zero: not
 	Cleared  time.Time // zero while it holds
 	Changed  []FindingChange
+	// NoNews is until when nobody is told of it anew: it is back soon after it had
+	// cleared. Zero for one that is new.
+	NoNews time.Time
 	// Log leads to the line that proves it, or to its moment in the log.
 	Log LogPlace
 	// Series to draw beside it.
@@ -84,6 +87,6 @@ type Evidence struct {
 // FindingChange is one step in a finding's life.
 type FindingChange struct {
 	At   time.Time
-	What string // raised, worse, better, changed, cleared, acknowledged, snoozed
+	What string // raised, back, worse, better, changed, cleared, acknowledged, snoozed
 	Text string
 }

@@ -8,7 +8,7 @@ import (
 
 // bell rings once for each critical finding that is newly raised, whether or not
 // somebody looks: tmux marks the window. A replay is silent, and so is a finding
-// that was set aside.
+// that was set aside, or one that comes and goes.
 func (m *Model) bell() tea.Cmd {
 	if m.live.Replay {
 		return nil
@@ -18,6 +18,9 @@ func (m *Model) bell() tea.Cmd {
 	for i := range m.live.Findings {
 		f := &m.live.Findings[i]
 		if f.Severity < metrics.SeverityCritical {
+			continue
+		}
+		if m.live.At.Before(f.NoNews) {
 			continue
 		}
 		key := f.ID + "\x00" + f.Subject

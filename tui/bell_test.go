@@ -13,6 +13,8 @@ func TestBell(t *testing.T) {
 	crit := func(id string) metrics.Finding { return metrics.Finding{ID: id, Severity: metrics.SeverityCritical} }
 	acked := crit("gpu-lost")
 	acked.Acked = true
+	back := crit("link-down")
+	back.NoNews = time.Unix(1000, 0)
 	m := newModel(t.Context(), Options{})
 	for i, c := range []struct {
 		name   string
@@ -27,6 +29,7 @@ func TestBell(t *testing.T) {
 		{"one more", []metrics.Finding{crit("server-hung"), crit("rows-stalled")}, false, true},
 		{"one that was set aside", []metrics.Finding{acked}, false, false},
 		{"the first came back", []metrics.Finding{crit("server-hung")}, false, true},
+		{"one that comes and goes", []metrics.Finding{crit("server-hung"), back}, false, false},
 		{"in a replay", []metrics.Finding{crit("server-oom")}, true, false},
 	} {
 		m.live = &metrics.Snapshot{At: time.Unix(int64(i), 0), Findings: c.fs, Replay: c.replay}

@@ -69,6 +69,9 @@ func (n *notifier) put(s *metrics.Snapshot) {
 	defer n.mu.Unlock()
 	seen := make(map[string]metrics.Severity, len(s.Findings))
 	for _, f := range s.Findings {
+		if s.At.Before(f.NoNews) {
+			continue // it comes and goes, and was told
+		}
 		key := f.ID + "\x00" + f.Subject
 		was, again := n.told[key]
 		seen[key] = max(was, f.Severity)

@@ -49,6 +49,9 @@ func TestNotifier(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n.put(withFindings(worse)) // the hang is over …
 		n.put(withFindings(crit, worse))
+		flapping := crit
+		flapping.ID, flapping.NoNews = "link-down", t0.Add(time.Second)
+		n.put(withFindings(crit, worse, flapping)) // back for a moment: no news
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		want := []told{{"server-hung", "raised", 0}, {"kv-saturated", "worse", time.Minute}, {"server-hung", "raised", 2 * time.Minute}}

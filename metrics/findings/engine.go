@@ -12,6 +12,10 @@ import (
 const (
 	historyKeep = 200
 	changesKeep = 50
+	// soon is how long after it cleared a finding that comes back is the same one;
+	// lasts is how long it must then last before it is news again.
+	soon  = 10 * time.Minute
+	lasts = 2 * time.Minute
 )
 
 // Input is what detectors look at.
@@ -33,6 +37,9 @@ type Condition struct {
 	// Since is when the node's own evidence (mtime, process start, log time) says
 	// that it began; zero: when it was first seen.
 	Since time.Time
+	// Thing is what the finding is about whatever becomes of its subject: a server
+	// that is started again is another process. "" where that is the subject.
+	Thing string
 	Log   metrics.LogPlace
 	Graph metrics.SeriesKey
 }
@@ -78,6 +85,8 @@ type state struct {
 	expired bool
 	ack     string
 	until   time.Time
+	thing   string
+	back    bool   // it had cleared a moment ago
 	decided string // a decision that the next Eval notes, since only Eval knows the time
 }
 
@@ -88,14 +97,15 @@ type Engine struct {
 	states    map[key]*state
 	acks      map[key]metrics.Ack
 	history   []metrics.Finding
-	cannot    []metrics.CannotTell // at the newest Eval that heard the node
+	recent    map[key]metrics.Finding // cleared a moment ago, by their thing
+	cannot    []metrics.CannotTell    // at the newest Eval that heard the node
 }
 
 // New makes an engine with every registered detector.
 func New(cfg metrics.Config) *Engine { return newEngine(cfg, Registry()) }
 
 func newEngine(cfg metrics.Config, detectors []Detector) *Engine {
-	return &Engine{cfg: cfg, detectors: detectors, states: map[key]*state{}, acks: map[key]metrics.Ack{}}
+	return &Engine{cfg: cfg, detectors: detectors, states: map[key]*state{}, acks: map[key]metrics.Ack{}, recent: map[key]metrics.Finding{}}
 }
 
 // Configure replaces the configuration; states and decisions stay.
@@ -197,7 +207,10 @@ func (e *Engine) hold(k key, d *Detector, c Condition, now time.Time) {
 		if since.IsZero() || since.After(now) {
 			since = now
 		}
-		s = &state{finding: metrics.Finding{ID: k.id, Subject: k.subject, Since: since}}
+		s = &state{finding: metrics.Finding{ID: k.id, Subject: k.subject, Since: since}, thing: cmp.Or(c.Thing, k.subject)}
+		if was, ok := e.recent[key{k.id, s.thing}]; ok && now.Sub(was.Cleared) < soon {
+			s.back, s.finding.Changed = true, slices.Clone(was.Changed)
+		}
 		if a, ok := e.acks[k]; ok {
 			s.ack, s.until = a.Action, a.Until
 		}
@@ -216,7 +229,7 @@ func (e *Engine) hold(k key, d *Detector, c Condition, now time.Time) {
 	case !s.raised:
 		if now.Sub(f.Since) >= d.For {
 			s.raised, s.raiseAt = true, now
-			s.change(now, "raised", f.Title)
+			e.raise(k, s, now)
 		}
 	case f.Severity > before.Severity:
 		s.expired = false
@@ -230,6 +243,23 @@ func (e *Engine) hold(k key, d *Detector, c Condition, now time.Time) {
 	if d.Show > 0 && s.raised && now.Sub(f.Since) >= d.Show && now.Sub(s.raiseAt) >= d.Show {
 		s.expired = true
 	}
+}
+
+// raise notes that a finding is there: as a new one, or as one that is back, which
+// then goes on where it was.
+func (e *Engine) raise(k key, s *state, now time.Time) {
+	if !s.back {
+		s.change(now, "raised", s.finding.Title)
+		return
+	}
+	s.finding.NoNews = now.Add(lasts)
+	s.change(now, "back", s.finding.Title)
+	thing := key{k.id, s.thing}
+	was := e.recent[thing]
+	delete(e.recent, thing)
+	e.history = slices.DeleteFunc(slices.Clone(e.history), func(f metrics.Finding) bool {
+		return f.ID == was.ID && f.Subject == was.Subject && f.Cleared.Equal(was.Cleared)
+	})
 }
 
 // miss handles a condition that was not reported: pending ones go, raised ones
@@ -250,6 +280,8 @@ func (e *Engine) miss(k key, s *state, d *Detector, now time.Time) {
 	f.Cleared = now
 	f.Acked = s.ack == "ack"
 	e.history = append(e.history, f)
+	maps.DeleteFunc(e.recent, func(_ key, was metrics.Finding) bool { return now.Sub(was.Cleared) >= soon })
+	e.recent[key{k.id, s.thing}] = f
 	if over := len(e.history) - historyKeep; over > 0 {
 		e.history = slices.Clone(e.history[over:])
 	}

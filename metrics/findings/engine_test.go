@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -90,5 +91,41 @@ func TestEngineDecisions(t *testing.T) {
 	c = &Condition{Subject: "x", Severity: metrics.SeverityInfo}
 	if f := at(62); f.Changed[len(f.Changed)-1].What != "better" {
 		t.Errorf("better, and not noted: %+v", f.Changed)
+	}
+}
+
+// A finding that comes back soon goes on as the one it was, and is no news until
+// it lasts; one that comes back later is new.
+func TestEngineComesBack(t *testing.T) {
+	var c *Condition
+	e := newEngine(metrics.Config{}, one(Detector{}, &c))
+	at := func(s int, subject string) (active, history []metrics.Finding) {
+		c = nil
+		if subject != "" {
+			c = &Condition{Subject: subject, Thing: "port 8000", Severity: metrics.SeverityCritical, Title: "down"}
+		}
+		active, history, _ = e.Eval(Input{Snap: &metrics.Snapshot{At: noon.Add(time.Duration(s) * time.Second)}})
+		return active, history
+	}
+	if f, _ := at(0, "1:1"); len(f) != 1 || !f[0].NoNews.IsZero() {
+		t.Fatalf("at first: %+v", f)
+	}
+	if f, h := at(10, ""); len(f) != 0 || len(h) != 1 {
+		t.Fatalf("cleared: %+v, history %+v", f, h)
+	}
+	f, h := at(300, "2:2") // a supervisor started it, and it crashed again
+	if len(f) != 1 || len(h) != 0 || f[0].Subject != "2:2" || !f[0].NoNews.Equal(noon.Add(420*time.Second)) {
+		t.Fatalf("back: %+v, history %+v", f, h)
+	}
+	var life []string
+	for _, x := range f[0].Changed {
+		life = append(life, x.What)
+	}
+	if !slices.Equal(life, []string{"raised", "cleared", "back"}) {
+		t.Errorf("its life is %v", life)
+	}
+	at(310, "")
+	if f, h := at(310+700, "3:3"); len(f) != 1 || !f[0].NoNews.IsZero() || len(h) != 1 || len(f[0].Changed) != 1 {
+		t.Errorf("after 12 minutes it is not new: %+v, history %+v", f, h)
 	}
 }

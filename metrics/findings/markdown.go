@@ -44,6 +44,8 @@ Where something cannot be told, it is an entry of "cannot tell" that names what 
 
 A finding is raised once its condition has held for a time, or the node's own evidence (a file's mtime, a process's start, a time in a log) proves that it has.
 It ends when the condition has been gone for a time. One that was acknowledged (a) or snoozed (A) does not count for the verdict; it comes back when it gets worse.
+One that is back within 10 minutes goes on as the one it was; it rings and is told again only once it has lasted 2 minutes. A server that a supervisor starts again and again is one.
+While the node is not heard (the link is down, this machine slept) nothing is judged: what was raised stays as it was, and nothing new is raised but for the link itself.
 
 Generated from metrics/findings by ` + "`go test ./metrics/findings -run TestMarkdown -update`" + `.
 

@@ -118,8 +118,17 @@ func isMemory(c *metrics.CauseFact) bool {
 	}, c.Class)
 }
 
+// thingOf names a server across its starts: what a supervisor starts again and
+// again is one server that crashes again and again.
+func thingOf(v *metrics.Server) string {
+	if v.Log.Path != "" {
+		return "log " + v.Log.Path
+	}
+	return fmt.Sprintf("port %d", v.Port)
+}
+
 func downCondition(in *Input, v *metrics.Server) Condition {
-	c := Condition{Subject: v.ID, Severity: metrics.SeverityCritical, Since: v.Ended, Log: metrics.LogPlace{Path: v.Log.Path}}
+	c := Condition{Subject: v.ID, Thing: thingOf(v), Severity: metrics.SeverityCritical, Since: v.Ended, Log: metrics.LogPlace{Path: v.Log.Path}}
 	when := "is down"
 	if !v.Ended.IsZero() {
 		when = "is down since " + in.clock(v.Ended)
