@@ -104,6 +104,9 @@ const toastFor = 6 * time.Second
 // drawEvery is the shortest time between two drawings of new data.
 const drawEvery = 250 * time.Millisecond
 
+// firstEvery is that time while a visit is so young that its GPUs were not told.
+const firstEvery = 50 * time.Millisecond
+
 // New makes the screen's model. It shows nothing but the node's name until the
 // first snapshot comes.
 func New(opt Options) tea.Model { return newModel(context.Background(), opt) }
@@ -172,6 +175,14 @@ func (m *Model) takePrompt() tea.Cmd {
 	}
 }
 
+// pace is how soon the next snapshot may be drawn after one.
+func pace(s *metrics.Snapshot) time.Duration {
+	if s.GPUTool.State == "" {
+		return firstEvery
+	}
+	return drawEvery
+}
+
 // Update takes one message. Keys are drawn at once; data at most every drawEvery.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	was := m.dirty
@@ -194,7 +205,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.past.keep(msg.s)
 		m.dirty = was || !m.paused || !m.at.IsZero() || m.snap == nil
 		m.show()
-		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(drawEvery), m.seek(), m.tellFound()}
+		cmds := []tea.Cmd{m.bell(), m.takeSnapshot(pace(msg.s)), m.seek(), m.tellFound()}
 		if v, ok := m.top().(renewer); ok {
 			cmds = append(cmds, v.renewed(m))
 		}

@@ -140,6 +140,18 @@ func TestDrawingIsBounded(t *testing.T) {
 	})
 }
 
+// A first visit shows what it finds as soon as it comes.
+func TestFirstFramesComeSooner(t *testing.T) {
+	s := *sceneSettled()
+	if pace(&s) != drawEvery {
+		t.Errorf("a settled screen is drawn every %s", pace(&s))
+	}
+	s.GPUTool.State = ""
+	if pace(&s) != firstEvery {
+		t.Errorf("a first visit is drawn every %s", pace(&s))
+	}
+}
+
 func TestAwaitGivesUpOnAStuckTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaving := make(chan struct{})
