@@ -147,6 +147,7 @@ func sceneCrashedAfter() *metrics.Snapshot {
 			Line: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.12 GiB."}}
 	})
 	s.Starts = append(s.Starts, metrics.Start{ID: "b00710:207001:4520000", No: 6, Node: "gpu7", Engine: "sglang", At: storyNow, Label: "0.93 bf16 hicache", Outcome: "crashed", Cause: metrics.CauseCUDAOOM, Argv: s.Servers[0].Argv})
+	freeGPUs(s)
 	return s
 }
 

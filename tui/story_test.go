@@ -278,11 +278,7 @@ func sceneCrash() *metrics.Snapshot {
 		HiCache: srv.HiCache,
 		Causes: []metrics.CauseFact{{Class: metrics.CauseCUDAOOM, Detail: "CUDA out of memory in prefill: tried to allocate 1.12 GiB, 0.82 GiB free", Rank: "TP3", Line: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.12 GiB.",
 			LineNo: 30990, At: end, Phase: "prefill", Primary: true}}}
-	for i := range s.GPUs {
-		f := func(v float64) metrics.Figure { return metrics.Known(v, now, time.Second, "nvidia-smi") }
-		s.GPUs[i].MemUsed, s.GPUs[i].Util, s.GPUs[i].Power, s.GPUs[i].Temp, s.GPUs[i].MemLowest = f(4), f(0), f(88), f(44), metrics.Fixed(240, now, "nvidia-smi")
-		s.GPUs[i].Procs = nil
-	}
+	freeGPUs(s)
 	s.Job.PerMin, s.Job.ETA = metrics.Known(0, now, time.Second, "stat"), metrics.ETA{Held: "nothing grows"}
 	s.Job.Finished, s.Job.Landed = metrics.Known(0, now, time.Second, "log"), metrics.Known(0, now, time.Second, "stat")
 	s.Datasets[0].PerMin, s.Datasets[0].ETA, s.Datasets[0].Grew = s.Job.PerMin, metrics.ETA{Held: "nothing grows"}, now.Add(-22*time.Minute)
@@ -293,6 +289,16 @@ func sceneCrash() *metrics.Snapshot {
 	s.Events = append(s.Events, metrics.Event{At: end, Kind: "crash", Text: "server-oom: CUDA out of memory in prefill (TP3)", Ref: "server-oom"})
 	s.Verdict = metrics.Verdict{Level: metrics.SeverityCritical, Word: "CRIT", Text: "the server crashed 40 s ago: CUDA out of memory in prefill with 0.82 GiB headroom; no rows land"}
 	return s
+}
+
+// freeGPUs is what a server leaves that has ended.
+func freeGPUs(s *metrics.Snapshot) {
+	f := func(v float64) metrics.Figure { return metrics.Known(v, s.At, time.Second, "nvidia-smi") }
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		g.MemUsed, g.Util, g.Power, g.Temp, g.MemLowest = f(4), f(0), f(88), f(44), metrics.Fixed(240, s.At, "nvidia-smi")
+		g.Procs = nil
+	}
 }
 
 // sceneDown is the settled run three minutes after the link broke.

@@ -43,6 +43,7 @@ func New(in Input) Plan {
 	}
 	if o.Op != Stop {
 		p.takeLaunch(in)
+		p.room(in)
 	}
 	p.refuse(in)
 	return p

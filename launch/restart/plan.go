@@ -206,12 +206,13 @@ const (
 	RefusedSession    RefusalCode = "session-manager"
 	RefusedSlurm      RefusalCode = "slurm"
 	RefusedGuard      RefusalCode = "guard"
-	RefusedLaunch     RefusalCode = "launch"    // the new command cannot work
-	RefusedSecret     RefusalCode = "secret"    // a value must be asked for
-	RefusedClient     RefusalCode = "client"    // the client's command would lose rows
-	RefusedGone       RefusalCode = "gone"      // the server is not there any more
-	RefusedRunning    RefusalCode = "running"   // Start, and a server runs
-	RefusedReadOnly   RefusalCode = "read-only" // this program was told not to act
+	RefusedLaunch     RefusalCode = "launch"     // the new command cannot work
+	RefusedSecret     RefusalCode = "secret"     // a value must be asked for
+	RefusedClient     RefusalCode = "client"     // the client's command would lose rows
+	RefusedGone       RefusalCode = "gone"       // the server is not there any more
+	RefusedRunning    RefusalCode = "running"    // Start, and a server runs
+	RefusedGPU        RefusalCode = "gpu-memory" // held by others
+	RefusedReadOnly   RefusalCode = "read-only"  // this program was told not to act
 )
 
 // Refused tells whether the plan must not be begun.
