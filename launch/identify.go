@@ -16,22 +16,80 @@ import (
 // IdentifyScript is a POSIX sh program that prints all that ParseIdentify reads
 // about one process of the node. It changes nothing there. The nonce (letters
 // and digits, chosen anew each time) keeps what it prints apart from what the
-// process put into its environment. Its output holds secrets: it goes to
-// ParseIdentify and nowhere else.
+// process put into its environment. Secrets do not leave the node: what could be
+// one stands as metrics.Masked in the output.
 func IdentifyScript(pid int, nonce string) string {
 	return fmt.Sprintf("N=%s P=%d\n", nonce, pid) + identifyBody
 }
 
+// hideProgram is the node's half of masking: "hide KIND" copies standard input and
+// puts *** in the place of every value that metrics.MaskArgv and metrics.MaskEnv
+// would mask, and of a few more: where a text holds a secret, all of the argument
+// or value is hidden. KIND is argv or env (entries that end in NUL) or file (lines
+// of a --config file). TestHideIsNoLessThanMask holds the two together.
+const hideProgram = `hide() {
+	if [ "$1" = file ]; then awk -v kind=file "$HIDE"; return; fi
+	tr '\000\n' '\n\001' | awk -v kind="$1" "$HIDE" | tr '\n\001' '\000\n'
+}
+HIDE='
+function run(class, n, r) { r = ""; while (n-- > 0) r = r class; return r }
+BEGIN {
+	name = "apikey|secrets?|password|passwd|passphrase|credentials?|authorization|cookie|accesskey|secretkey|authtoken|accesstoken"
+	word = "^(key|token|auth|pass|pat|dsn|creds|jwt|" name ")$"
+	after = "[] \001\t\047\"\\\\,=:]"
+	owner = "(access|api|auth|bearer|bot|client|csrf|deploy|github|gitlab|hf|hub|huggingface|id|jwt|oauth|refresh|secret|security|service|session|user|wandb|xsrf)"
+	inside = "(" name "|(api|access|secret|private|auth|signing|encryption|admin|account|master|license)[-_]*key|" owner "[-_]*token|(^|[^a-z0-9_-])[-_]*token)[-_]*" after
+	upper = "TOKEN[-_]*" after
+	shape = "(sk-|hf_|ghp_|gho_|ghs_|github_pat_|glpat-|xoxb-|xoxp-|nvapi-|gsk_|r8_)" run("[a-z0-9_-]", 16)
+	jwt = "eyj" run("[a-z0-9_.~+/=-]", 20)
+	aws = "akia" run("[a-z0-9_.~+/=-]", 16)
+}
+function secret(n) { n = tolower(n); gsub(/^[-_]+|[-_]+$/, "", n); sub(/^.*[-_]/, "", n); return n ~ word }
+function holds(s, l) {
+	if (s ~ upper) return 1
+	l = tolower(s)
+	return l ~ inside || l ~ shape || l ~ jwt || l ~ aws || l ~ /bearer / || l ~ /:\/\/[^\/?#]*@/
+}
+function nothing(v) { return v == "" || v == "***" || v == "None" || v == "null" || v == "nil" || v == "True" || v == "False" || v == "true" || v == "false" }
+function value(s, i, n, v) {
+	i = index(s, "="); n = substr(s, 1, i - 1); v = substr(s, i + 1)
+	if (n ~ /^[-A-Za-z0-9_.]+$/ && !holds(n)) {
+		if (nothing(v)) return s
+		if (secret(n) || holds(s)) return n "=***"
+		return s
+	}
+	return holds(s) ? "***" : s
+}
+kind == "env" { print value($0); next }
+kind == "argv" {
+	if (hidden && $0 !~ /^--/) { print nothing($0) ? $0 : "***"; hidden = 0; next }
+	hidden = $0 ~ /^-/ && $0 !~ /[= ]/ && secret($0)
+	print value($0); next
+}
+deep && /^[ \t]/ { print "# ***"; next }
+{
+	deep = 0
+	if (match($0, /[:=]/)) {
+		head = substr($0, 1, RSTART); tail = substr($0, RSTART + 1); label = head
+		gsub(/[^A-Za-z0-9_-]/, "", label)
+		if (secret(label)) { deep = tail ~ /^[ \t]*([|>].*)?$/; print head " ***"; next }
+	}
+	print holds($0) ? "# ***" : $0
+}'
+`
+
 const identifyBody = `LC_ALL=C; export LC_ALL
 s() { printf '\n%s %s\n' "$N" "$1"; }
+` + hideProgram + `if ! command -v awk >/dev/null 2>&1; then hide() { s "unread awk"; }; fi
+hidden() { s "$1"; if [ -r "$3" ]; then hide "$2" 2>/dev/null <"$3"; else s "unread $1"; fi; }
 show() { s "$1"; cat "$2" 2>/dev/null || s "unread $1"; }
 links() { s "$1"; ls -l "$2/" 2>/dev/null | sed -n 's/^[^>]* \([0-9a-z_]*\) -> /\1 /p'; }
 s begin
 show boot /proc/sys/kernel/random/boot_id
 if ! [ -d "/proc/$P" ]; then s gone; s end; exit 0; fi
 show stat "/proc/$P/stat"
-show cmdline "/proc/$P/cmdline"
-show environ "/proc/$P/environ"
+hidden cmdline argv "/proc/$P/cmdline"
+hidden environ env "/proc/$P/environ"
 show limits "/proc/$P/limits"
 show status "/proc/$P/status"
 show cgroup "/proc/$P/cgroup"
@@ -53,19 +111,19 @@ s cpus; cat /sys/devices/system/cpu/online 2>/dev/null
 s tools; for t in setsid taskset chrt prlimit renice nohup systemd-run python3; do command -v $t >/dev/null 2>&1 && echo $t; done
 PP=$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$P/status" 2>/dev/null)
 if [ -n "$PP" ] && [ "$PP" != 0 ]; then
-	show parent "/proc/$PP/cmdline"
+	hidden parent argv "/proc/$PP/cmdline"
 	if ls "/proc/$PP/fd/" >/dev/null 2>&1; then links parentfd "/proc/$PP/fd"; fi
 fi
 F=$(tr '\000' '\n' <"/proc/$P/cmdline" 2>/dev/null | sed -n -e 's/^--config=//p' -e '/^--config$/{n;p;}' | tail -n 1)
 case $F in ''|/*) ;; *) F=/proc/$P/cwd/$F ;; esac
-if [ -n "$F" ] && [ -f "$F" ]; then show config "$F"; fi
+if [ -n "$F" ] && [ -f "$F" ]; then hidden config file "$F"; fi
 C=$(sed -n 's/^0:://p' "/proc/$P/cgroup" 2>/dev/null)
 for f in memory.max cpu.max; do if [ -r "/sys/fs/cgroup$C/$f" ]; then show "$f" "/sys/fs/cgroup$C/$f"; fi; done
 O=$(readlink "/proc/$P/fd/1" 2>/dev/null)
 case $O in pipe:*)
 	for f in $(ls -l /proc/[0-9]*/fd/0 2>/dev/null | grep -F "$O" | sed -n 's|.* /proc/\([0-9]*\)/fd/0 -> .*|\1|p'); do
 		[ "$f" = "$P" ] && continue
-		show reader "/proc/$f/cmdline"; s readercwd; readlink "/proc/$f/cwd" 2>/dev/null
+		hidden reader argv "/proc/$f/cmdline"; s readercwd; readlink "/proc/$f/cwd" 2>/dev/null
 		links readerfd "/proc/$f/fd"; break
 	done ;;
 esac
@@ -75,8 +133,8 @@ s end
 // ErrGone says that the process no longer exists.
 var ErrGone = errors.New("the process is gone")
 
-// ParseIdentify reads what IdentifyScript printed. Secrets are masked here, so
-// that none is in a Launch. What the node did not tell is named in Unread; an
+// ParseIdentify reads what IdentifyScript printed. Secrets are masked once more
+// here, so that none is in a Launch whatever the node's awk made of it. What the node did not tell is named in Unread; an
 // answer that is cut short or of another process than pid is an error.
 func ParseIdentify(raw []byte, nonce string, pid int) (Launch, error) {
 	l := Launch{Umask: -1, UID: -1, GID: -1}
@@ -128,6 +186,7 @@ func ParseIdentify(raw []byte, nonce string, pid int) (Launch, error) {
 
 // unreadable says what is missing where a section could not be read.
 var unreadable = map[string]string{
+	"awk":     "its command and environment: the node has no awk to hide secrets with",
 	"environ": "its environment: permission denied",
 	"cwd":     "its directory: permission denied",
 	"fd":      "its descriptors, so where its output goes: permission denied",
@@ -284,13 +343,12 @@ func (l *Launch) environ(p parts) {
 	raw := p.get("environ")
 	entries := strings.FieldsFunc(string(raw), func(r rune) bool { return r == 0 })
 	l.EnvGone = p.has("environ") && len(entries) == 0
-	for i, masked := range metrics.MaskEnv(entries) {
+	for _, masked := range metrics.MaskEnv(entries) {
 		name, value, ok := strings.Cut(masked, "=")
 		if !ok || name == "" {
 			continue
 		}
-		_, plain, _ := strings.Cut(entries[i], "=")
-		l.Env = append(l.Env, Var{Name: name, Value: value, Secret: value != plain})
+		l.Env = append(l.Env, Var{Name: name, Value: value, Secret: strings.Contains(value, metrics.Masked)})
 	}
 }
 

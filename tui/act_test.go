@@ -97,6 +97,13 @@ func (f *fakeActions) Ready(_ context.Context, _ restart.Plan, _ metrics.Journal
 	return f.acted.readyErr
 }
 
+func (f *fakeActions) ReadScript(_ context.Context, path string) ([]byte, error) {
+	if path != "/data/start.sh" {
+		return nil, errNode
+	}
+	return []byte("#!/bin/sh\ncd /data\nnohup python3 -m sglang.launch_server --model-path /m --tp 4 >> server.log 2>&1 &\n"), nil
+}
+
 func (f *fakeActions) StartClient(_ context.Context, c ClientStart) error {
 	f.acted.clients = append(f.acted.clients, c)
 	return f.fail
@@ -555,10 +562,22 @@ func TestEventsTellTheJournalInWords(t *testing.T) {
 func TestPastedCommandLine(t *testing.T) {
 	drive(t, 120, 40, sceneEmpty(), func(d *driver) {
 		d.act.acted.lookErr = restart.ErrNothingSaved
-		d.Press("e").See("paste the server's command line")
+		d.Press("e").See("paste its command line")
 		d.Send(tea.PasteMsg{Content: "python3 -m sglang.launch_server --model-path /m --tp 8"}).Press("enter").See("(nothing runs)", "tp-size")
 		if !strings.Contains(d.Screen(), "model-path") {
 			t.Errorf("no form:\n%s", d.Screen())
+		}
+	})
+}
+
+// And so does a start script on the node.
+func TestStartScriptOnTheNode(t *testing.T) {
+	drive(t, 120, 40, sceneEmpty(), func(d *driver) {
+		d.act.acted.lookErr = restart.ErrNothingSaved
+		d.Press("e").Type("/data/none.sh").Press("enter").See("node unreachable")
+		d.Press("esc", "e").See("path of its start script").Type("/data/start.sh").Press("enter").See("(nothing runs)", "tp-size", "edits hold for this start")
+		if l := d.m.views[viewForm].(*formView).draft.Base(); l.Dir != "/data" || l.Log != "/data/server.log" || l.LogHow != launch.LogFile {
+			t.Errorf("base %+v", l)
 		}
 	})
 }

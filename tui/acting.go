@@ -40,6 +40,8 @@ type Actor interface {
 	// Ready waits until the started server has given one real token; state is
 	// called with what it waits for. It lives as long as the screen.
 	Ready(ctx context.Context, p restart.Plan, j metrics.Journal, state func(string)) error
+	// ReadScript reads a start script on the node.
+	ReadScript(ctx context.Context, path string) ([]byte, error)
 	// StartClient starts the client in a session of its own.
 	StartClient(ctx context.Context, c ClientStart) error
 }

@@ -1,8 +1,10 @@
 package tui
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -163,19 +165,54 @@ func (v *formView) renewed(m *Model) tea.Cmd {
 	return nil
 }
 
-// askCommand asks for a command line where nothing is known to start from.
+// askCommand asks for a command line or a start script where nothing is known to
+// start from.
 func (m *Model) askCommand(v *formView) tea.Cmd {
-	m.ask(newLineDialog("nothing runs here and no launch is known", "paste the server's command line", "", func(m *Model, text string) tea.Cmd {
-		s, err := launch.ParseScript([]byte(text + "\n"))
-		if err != nil {
-			return m.say(err.Error())
+	m.ask(newLineDialog("nothing runs here and no launch is known", "paste its command line, or the path of its start script on the node", "", func(m *Model, text string) tea.Cmd {
+		if file := strings.TrimSpace(text); strings.HasPrefix(file, "/") && !strings.ContainsAny(file, " \t\n") {
+			act := m.actor()
+			return m.call(func(ctx context.Context) tea.Msg {
+				text, err := act.ReadScript(ctx, file)
+				return scriptMsg{v, file, text, err}
+			})
 		}
-		base := s.Launch()
-		base.BootID = m.live.BootID
-		v.rebase(m, base)
-		return m.look(v, 0)
+		return v.begin(m, []byte(text+"\n"), "")
 	}))
 	return nil
+}
+
+type scriptMsg struct {
+	v    *formView
+	file string
+	text []byte
+	err  error
+}
+
+func (msg scriptMsg) apply(m *Model) tea.Cmd {
+	if msg.err != nil {
+		return m.say(msg.err.Error())
+	}
+	cmd := msg.v.begin(m, msg.text, path.Dir(msg.file))
+	return tea.Batch(cmd, m.say("edits hold for this start; `runvigil start --script` edits the script itself"))
+}
+
+// begin takes the launch that a command line or script starts, in dir where it does
+// not tell.
+func (v *formView) begin(m *Model, text []byte, dir string) tea.Cmd {
+	s, err := launch.ParseScript(text)
+	if err != nil {
+		return m.say(err.Error())
+	}
+	if dynamic := s.Dynamic(); len(dynamic) > 0 {
+		return m.say("only a run of it tells " + strings.Join(dynamic, ", ") + "; write the values out")
+	}
+	base := s.Launch()
+	base.BootID = m.live.BootID
+	if base.Dir == "" {
+		base.Dir = dir
+	}
+	v.rebase(m, base)
+	return m.look(v, 0)
 }
 
 // looked takes what the node told of the launch; edits that were made meanwhile

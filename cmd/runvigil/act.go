@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +40,7 @@ type actFlags struct {
 	abort, wayBack            bool
 	dryRun, asJSON, yes       bool
 	follow                    bool
-	start, command            string
+	start, command, script    string
 }
 
 func (f *actFlags) edits(cmd *cobra.Command) {
@@ -80,6 +82,8 @@ type act struct {
 	broken []launch.Broken
 	plan   restart.Plan
 	notes  []string
+	// script is the start script that was edited, and its bytes before and after.
+	scriptOld, scriptNew []byte
 }
 
 // doAct plans one operation, shows it, has it confirmed, and follows it.
@@ -260,7 +264,7 @@ func (a *act) lookBack(ctx context.Context) error {
 	var err error
 	a.seen, err = restart.Look(ctx, a.run, pid)
 	switch {
-	case errors.Is(err, restart.ErrNothingSaved) && (a.flags.command != "" || a.flags.start != ""):
+	case errors.Is(err, restart.ErrNothingSaved) && a.flags.command+a.flags.start+a.flags.script != "":
 	case err != nil:
 		return unreachable(a.n, err)
 	}
@@ -273,34 +277,74 @@ func (a *act) lookBack(ctx context.Context) error {
 	return nil
 }
 
+// takeText takes the launch from a command line or a start script: what it says,
+// and the rest from what was stopped last.
+func (a *act) takeText(option string, text []byte) error {
+	script, err := launch.ParseScript(text)
+	if err != nil {
+		return usagef("%s: %w", option, err)
+	}
+	if dynamic := script.Dynamic(); len(dynamic) > 0 {
+		return usagef("%s: only a run of it tells %s; write the values out", option, strings.Join(dynamic, ", "))
+	}
+	base, given := a.seen.Launch, script.Launch()
+	given.BootID, given.Here = base.BootID, base.Here
+	if given.Dir == "" {
+		given.Dir = base.Dir
+	}
+	if given.Log == "" && (base.LogHow == launch.LogFile || base.LogHow == launch.LogTee) {
+		given.Log, given.LogHow = base.Log, base.LogHow
+	}
+	a.seen.Launch, a.seen.Saved = given, ""
+	return nil
+}
+
+// takeScript takes the launch from a start script on the node, and edits the script
+// in memory as the launch is edited.
+func (a *act) takeScript(ctx context.Context) error {
+	file := a.flags.script
+	if !path.IsAbs(file) {
+		return usagef("--script %q: a path on the node, from the root", file)
+	}
+	text, err := restart.ReadFile(ctx, a.run, file)
+	if err != nil {
+		return fmt.Errorf("%s: --script %s: %w", a.n.name, file, err)
+	}
+	if err := a.takeText("--script", text); err != nil {
+		return err
+	}
+	if a.seen.Launch.Dir == "" {
+		a.seen.Launch.Dir = path.Dir(file)
+	}
+	script, err := launch.ParseScript(text)
+	if err != nil {
+		return err
+	}
+	a.scriptOld = text
+	if a.scriptNew, err = script.Apply(a.seen.Launch.Version, a.edits()...); err != nil {
+		return usagef("--script: %w", err)
+	}
+	return nil
+}
+
 // edit makes the draft of what is to be started.
-func (a *act) edit(context.Context) error {
+func (a *act) edit(ctx context.Context) error {
 	if a.op == restart.Stop {
 		return nil
 	}
-	base := a.seen.Launch
-	if a.flags.command != "" {
-		script, err := launch.ParseScript([]byte(a.flags.command))
-		if err != nil {
-			return usagef("--command: %w", err)
-		}
-		if dynamic := script.Dynamic(); len(dynamic) > 0 {
-			return usagef("--command: only a run of it tells %s; write the values out", strings.Join(dynamic, ", "))
-		}
-		given := script.Launch()
-		given.BootID, given.Here = base.BootID, base.Here
-		if given.Dir == "" {
-			given.Dir = base.Dir
-		}
-		if given.Log == "" && (base.LogHow == launch.LogFile || base.LogHow == launch.LogTee) {
-			given.Log, given.LogHow = base.Log, base.LogHow
-		}
-		a.seen.Launch, a.seen.Saved = given, ""
-		base = given
+	var err error
+	switch {
+	case a.flags.command != "":
+		err = a.takeText("--command", []byte(a.flags.command))
+	case a.flags.script != "":
+		err = a.takeScript(ctx)
 	}
+	if err != nil {
+		return err
+	}
+	base := a.seen.Launch
 	var start metrics.Start
 	if a.flags.start != "" {
-		var err error
 		if start, err = a.startByName(a.flags.start); err != nil {
 			return err
 		}
@@ -402,7 +446,19 @@ func (a *act) carry(ctx context.Context) error {
 	if err := restart.Begin(ctx, a.run, a.plan); err != nil && !errors.Is(err, restart.ErrUnsure) {
 		return unreachable(a.n, err)
 	}
-	return a.followOn(ctx, restart.UnderWay{ID: a.plan.ID, Folder: a.plan.ID, Mine: true, Plan: a.plan})
+	err := a.followOn(ctx, restart.UnderWay{ID: a.plan.ID, Folder: a.plan.ID, Mine: true, Plan: a.plan})
+	if err != nil || bytes.Equal(a.scriptOld, a.scriptNew) {
+		return err
+	}
+	conn, err := a.run.up(ctx)
+	if err == nil {
+		err = replaceOnNode(ctx, conn, a.flags.script, a.scriptOld, true, a.scriptNew)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: the server runs, and its start script is as it was: %w", a.n.name, err)
+	}
+	fmt.Fprintln(a.o.io.out, "  "+a.flags.script+" is edited")
+	return nil
 }
 
 // followOn follows a restart to its end: the journal, then one token of the new

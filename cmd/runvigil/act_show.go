@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -86,6 +87,9 @@ func (a *act) show() {
 	}
 	section("command", []string{strings.Join(p.Command, " ")}[:min(1, len(p.Command))])
 	section("changes", diff)
+	if !bytes.Equal(a.scriptOld, a.scriptNew) {
+		section("the start script is edited, once it serves", strings.Split(strings.TrimSpace(metrics.Mask(changedLines(a.flags.script, a.scriptOld, a.scriptNew))), "\n"))
+	}
 	if a.draft != nil {
 		section("forecast", forecastLines(a.fore))
 	}

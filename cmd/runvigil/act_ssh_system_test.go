@@ -178,6 +178,29 @@ func TestSystemStartForms(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(n.dir, "other.log")); err != nil || !strings.Contains(string(log), "mem_fraction_static=0.7") || !strings.Contains(string(log), "X is a b\n") {
 		t.Errorf("its log: %s %v", log, err)
 	}
+	// A start script is read, and edited in place once its server serves.
+	n.do(0, "end state=down", "stop", n.Alias, "--yes")
+	script := filepath.Join(n.dir, "start.sh")
+	text := fmt.Sprintf("#!/bin/sh\n# ours: 0.81 was best\ncd \"$(dirname \"$0\")\"\nexport X=script\nnohup python3 -m sglang.launch_server --model-path /  --port %s \\\n   --mem-fraction-static 0.81 >> script.log 2>&1 &\n", n.port)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.do(64, "cannot be edited", "start", n.Alias, "--script", script, "--env", "A=b", "--yes")
+	plan := n.do(0, "+    --mem-fraction-static 0.79", "start", n.Alias, "--script", script, "--set", "mem-fraction-static=0.79", "--dry-run")
+	if now, _ := os.ReadFile(script); string(now) != text {
+		t.Errorf("a dry run edited the script: %s\n%s", now, plan)
+	}
+	n.do(0, "start.sh is edited", "start", n.Alias, "--script", script, "--set", "mem-fraction-static=0.79", "--yes")
+	n.onlyServer("--mem-fraction-static 0.79")
+	now, err := os.ReadFile(script)
+	info, _ := os.Stat(script)
+	if err != nil || string(now) != strings.Replace(text, "static 0.81", "static 0.79", 1) || info.Mode().Perm() != 0o755 {
+		t.Errorf("the script: %v %v\n%s", err, info.Mode(), now)
+	}
+	if log, err := os.ReadFile(filepath.Join(n.dir, "script.log")); err != nil || !strings.Contains(string(log), "X is script\n") {
+		t.Errorf("its log: %s %v", log, err)
+	}
+
 	// Nothing was ever started: only a command can.
 	n.do(0, "end state=down", "stop", n.Alias, "--yes")
 	if err := os.RemoveAll(filepath.Join(n.dir, ".cache")); err != nil {

@@ -238,3 +238,12 @@ func (a *acting) StartClient(ctx context.Context, c tui.ClientStart) error {
 	}
 	return nil
 }
+
+// ReadScript reads a start script on the node.
+func (a *acting) ReadScript(ctx context.Context, path string) ([]byte, error) {
+	text, err := restart.ReadFile(ctx, a.run, path)
+	if err != nil {
+		return nil, fmt.Errorf("read the script %s: %w", path, err)
+	}
+	return text, nil
+}

@@ -348,6 +348,7 @@ func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []by
 umask 022
 t=$f.new.$$
 trap 'rm -f "$t"' EXIT
+[ ! -e "$f" ] || cp -p "$f" "$t" || exit 1 # its mode and owner
 printf '%s' "$new" >"$t" && mv -f "$t" "$f"
 `)
 	if err != nil {

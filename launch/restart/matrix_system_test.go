@@ -82,8 +82,9 @@ type sshRunner struct {
 	target remote.Target
 	opt    remote.Options
 
-	mu   sync.Mutex
-	conn *remote.Conn
+	mu    sync.Mutex
+	conn  *remote.Conn
+	heard bytes.Buffer // all that came over the link
 }
 
 func (r *sshRunner) up(ctx context.Context) (*remote.Conn, error) {
@@ -103,6 +104,10 @@ func (r *sshRunner) Run(ctx context.Context, program []byte) ([]byte, error) {
 		return nil, err
 	}
 	res, err := conn.Run(ctx, "exec /bin/sh -s", io.MultiReader(strings.NewReader("HOME="+r.home+"; export HOME\n"), bytes.NewReader(program)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard.Write(res.Stdout)
+	r.heard.Write(res.Stderr)
 	return res.Stdout, err
 }
 

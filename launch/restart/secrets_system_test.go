@@ -100,6 +100,10 @@ func TestSecrets(t *testing.T) {
 				if err != nil || j.State != metrics.JournalRunning {
 					t.Fatalf("%v %+v", err, j)
 				}
+				saved, err := Look(t.Context(), w.run, j.PID) // as the next screen does
+				if err != nil || strings.Contains(fmt.Sprintf("%+v", saved), token) {
+					t.Errorf("%v %+v", err, saved)
+				}
 				if _, err := Ready(t.Context(), w.run, p, j, func(s string) { printed = append(printed, s) }); err != nil {
 					t.Errorf("no token from a server with a key: %v", err)
 				}
@@ -120,6 +124,7 @@ func TestSecrets(t *testing.T) {
 				journal, _ := os.ReadFile(filepath.Join(w.home, ".cache/runvigil/restart", p.ID, "journal"))
 				for where, text := range map[string]string{
 					"plan": string(plan), "printed": strings.Join(printed, "\n"), "log": string(log), "journal": string(journal), "sshd's log": s.Log(),
+					"what came over the link": w.run.(*sshRunner).heard.String(),
 				} {
 					for _, secret := range []string{key, token, typedKey, typedVar} {
 						if strings.Contains(text, secret) {
