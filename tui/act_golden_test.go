@@ -25,7 +25,8 @@ func TestGoldenActing(t *testing.T) {
 		"value":   func(d *driver) { d.Press("e", "/").Type("kv-cache-dtype").Press("enter", "enter", "tab", "tab", "tab") },
 		"guard":   func(d *driver) { d.Press("e").setFlag("kv-cache-dtype", "fp8_e4m3").Press("w") },
 		"review":  func(d *driver) { edit(d).Press("e", "w") },
-		"confirm": func(d *driver) { edit(d).Press("e", "w", "w").Wait(time.Second).Type("gpu7").Wait(time.Second) },
+		"ask":     func(d *driver) { edit(d).Press("e", "w", "w") },
+		"confirm": func(d *driver) { edit(d).Press("e", "w", "w", "k").Wait(time.Second).Type("gpu7").Wait(time.Second) },
 		"loading": func(d *driver) {
 			d.act.acted.hold = make(chan struct{})
 			begin(d, sceneRestarted(func(*metrics.Server) {}))

@@ -166,6 +166,10 @@ func (d *driver) setFlag(name, value string) *driver {
 
 // goOn waits until the confirmation takes keys, types the name and confirms.
 func (d *driver) goOn(name string) *driver {
+	d.t.Helper()
+	if strings.Contains(d.Screen(), "what becomes of the client?") {
+		d.Press("k")
+	}
 	d.Wait(time.Second).Type(name).Wait(time.Second)
 	return d.Press("Y")
 }
@@ -252,7 +256,7 @@ func TestOverridableGuardAsksWhy(t *testing.T) {
 // Whatever is pressed by accident, nothing happens: only the typed name and then
 // Y after a pause does it.
 func TestConfirmationIsHardToGiveByAccident(t *testing.T) {
-	open := func(d *driver) { d.Press("S", "w").See("stop the server on gpu7?", "it works: type") }
+	open := func(d *driver) { d.Press("S", "w", "k").See("stop the server on gpu7?", "it works: type") }
 	for name, press := range map[string]func(d *driver){
 		"the first 400 ms":   func(d *driver) { d.Type("gpu7").Wait(300 * time.Millisecond).Press("Y") },
 		"enter":              func(d *driver) { d.Wait(time.Second).Type("gpu7").Wait(time.Second).Press("enter", "enter") },
@@ -319,14 +323,14 @@ func TestRestartIsFollowedToAToken(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.act.acted.journal, d.act.acted.hold = restartJournal, make(chan struct{})
 		d.Press("e").setFlag("mem-fraction", "0.93").Press("w")
-		d.See("review: restart the server", "the node has no objection", "client keep", "drain none", "0.88 → 0.93", "0.93 was tried", "150 requests in flight", "client 206570")
+		d.See("review: restart the server", "the node has no objection", "client to be asked", "drain none", "0.88 → 0.93", "0.93 was tried", "150 requests in flight", "client 206570")
 		d.Press("a").See("would save cut answers").Press("c").See("client stop", "abort requests no").Press("a").See("abort requests yes")
 		d.Press("c").See("client restart").Press("c").See("client keep").NotSee("abort requests")
 		d.Press("d").See("how long may requests end by themselves?").Press("ctrl+u", "ctrl+k").See("a number of seconds").Type("90x").See("✖ no time").Press("enter").See("✖ no time")
 		d.Press("ctrl+u").Type("25h").See("at most 24 h").Press("ctrl+u").Type("0.5s").See("whole seconds").Press("ctrl+u").Type("90").See("1 m 30 s; then SIGTERM follows").Press("enter").See("drain 1 m 30 s")
 		d.Press("t").See("after SIGTERM?").Press("ctrl+u", "ctrl+k").Type("0").See("at least 1 s").Press("ctrl+u").Type("45").Press("esc").See("SIGKILL after 20 s")
 		d.Press("t", "ctrl+u", "ctrl+k").Type("45").Press("enter").See("SIGKILL after 45 s").Press("b").See("way back by the node itself").Press("b")
-		d.Press("w").See("restart the server on gpu7?", "0.88 → 0.93", "it works: type").goOn("gpu7")
+		d.Press("w").See("restart the server on gpu7?", "0.88 → 0.93", "it works: type").goOn("gpu7") // the client was chosen by c
 		d.See("it goes on", "SIGTERM was sent", "GPU memory is free", "the new server runs: process 207001", "it is looked for")
 		d.Send(snapshotMsg{sceneRestarted(func(*metrics.Server) {})}).See("loading weights", "31 of 64", "earlier 1 m 21 s")
 		// It can be left and found again; the footer tells of it.
@@ -580,4 +584,24 @@ func TestStartScriptOnTheNode(t *testing.T) {
 			t.Errorf("base %+v", l)
 		}
 	})
+}
+
+// Unless it was chosen, it is asked what becomes of the client, with what each
+// choice loses; the choice that would lose rows is none.
+func TestClientIsAskedAbout(t *testing.T) {
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.Press("R", "w").See("what becomes of the client?", "k keep", "until the new server answers", "s stop", "with what it has not saved", "r restart", "behind the new one").NotSee("it works: type")
+		d.Press("enter", "Y", "esc").See("client to be asked").Press("w", "s").See("restart the server on gpu7?").Wait(time.Second).Press("esc").See("client stop")
+		d.Press("w").See("restart the server on gpu7?").NotSee("what becomes of the client?")
+	})
+	s := sceneSettled()
+	s.Clients = slices.Clone(s.Clients)
+	s.Clients[0].Argv = append(slices.Clone(s.Clients[0].Argv), "--overwrite")
+	drive(t, 80, 24, s, func(d *driver) {
+		d.Press("R", "w", "r").See("refused: the client's command has --overwrite", "what becomes of the client?").NotSee("it works: type")
+	})
+	drive(t, 120, 40, sceneSettled(), func(d *driver) { d.Press("S", "w").See("s stop").NotSee("r restart") })
+	none := sceneSettled()
+	none.Clients = nil
+	drive(t, 120, 40, none, func(d *driver) { d.Press("R", "w").See("restart the server on gpu7?") })
 }

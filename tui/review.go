@@ -22,6 +22,7 @@ type reviewView struct {
 	top   int
 	id    string // of the plan
 	opt   restart.Options
+	asked bool // what becomes of the client was chosen
 	of    restart.Identity
 	edits []launch.Edit
 	end   *procRow // the process that is ended, of restart.EndOne
@@ -146,21 +147,28 @@ func (v *reviewView) refresh(m *Model) {
 	}
 	v.stale = false
 	srv := v.server(m)
-	in := restart.Input{ID: v.id, Node: m.live.Node, Snap: m.live, Server: srv, Seen: *v.seen, Draft: v.draft, Options: v.opt, EndPID: v.of}
 	v.judged = assessment{snap: m.live}
 	if v.draft != nil {
 		v.judged = assess(m.live, srv, v.draft)
-		in.Broken, in.Problems = v.judged.broken, v.judged.problems
 	}
-	if v.opt.Op == restart.Start {
-		in.Server = m.aim()
-	}
-	v.plan = restart.New(in)
+	v.plan = v.planWith(m, v.opt)
 	if v.end == nil && v.of.PID > 0 && srv == nil {
 		v.plan.Refusals = append(v.plan.Refusals, restart.Refusal{
 			Code: restart.RefusedGone, Reason: fmt.Sprintf("process %d is not the running server any more", v.of.PID), Way: "go back and look again",
 		})
 	}
+}
+
+// planWith is the plan with other options than the chosen ones.
+func (v *reviewView) planWith(m *Model, o restart.Options) restart.Plan {
+	in := restart.Input{ID: v.id, Node: m.live.Node, Snap: m.live, Server: v.server(m), Seen: *v.seen, Draft: v.draft, Options: o, EndPID: v.of}
+	if v.draft != nil {
+		in.Broken, in.Problems = v.judged.broken, v.judged.problems
+	}
+	if o.Op == restart.Start {
+		in.Server = m.aim()
+	}
+	return restart.New(in)
 }
 
 // server is the server that the plan is about, nil once it is gone.
@@ -191,14 +199,26 @@ func (v *reviewView) nextClient(m *Model) tea.Cmd {
 	if !v.stops() {
 		return m.say("no server is stopped, so the client is left as it is")
 	}
-	order := []restart.Client{restart.ClientKeep, restart.ClientStop, restart.ClientRestart}
-	if v.opt.Op == restart.Stop {
-		order = order[:2]
-	}
-	v.opt.Client = order[(slices.Index(order, v.opt.Client)+1)%len(order)]
-	v.opt.Abort = v.opt.Abort && v.opt.Client != restart.ClientKeep
-	v.stale = true
+	order := clientChoices(v.opt.Op)
+	v.choose(order[(slices.Index(order, v.opt.Client)+1)%len(order)])
 	return nil
+}
+
+func clientChoices(op restart.Op) []restart.Client {
+	if op == restart.Stop {
+		return []restart.Client{restart.ClientKeep, restart.ClientStop}
+	}
+	return []restart.Client{restart.ClientKeep, restart.ClientStop, restart.ClientRestart}
+}
+
+func (v *reviewView) choose(c restart.Client) {
+	v.opt.Client, v.asked, v.stale = c, true, true
+	v.opt.Abort = v.opt.Abort && c != restart.ClientKeep
+}
+
+// asks tells whether it is still to be asked what becomes of the client.
+func (v *reviewView) asks() bool {
+	return v.stops() && !v.asked && slices.ContainsFunc(v.plan.Clients, func(c restart.ClientProcess) bool { return c.PID > 0 })
 }
 
 // drain asks how long requests may end by themselves.
@@ -278,6 +298,9 @@ func (v *reviewView) confirm(m *Model) tea.Cmd {
 		return m.say("the node is still being asked what stands against it")
 	case v.checkErr != "":
 		return m.say("the node could not be asked: " + v.checkErr)
+	case v.asks():
+		m.ask(newClientDialog(m, v))
+		return nil
 	}
 	name := ""
 	if v.works(m) {

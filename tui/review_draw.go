@@ -124,7 +124,11 @@ func (v *reviewView) optionLines(w int) []line {
 		key, name, value string
 		st               style
 	}
-	options := []option{{"c", "client", string(v.opt.Client), stStrong}, {"d", "drain", drain, stStrong}, {"t", "SIGKILL after", waitText(v.opt.TermWait), stStrong}}
+	client := string(v.opt.Client)
+	if v.asks() {
+		client = "to be asked"
+	}
+	options := []option{{"c", "client", client, stStrong}, {"d", "drain", drain, stStrong}, {"t", "SIGKILL after", waitText(v.opt.TermWait), stStrong}}
 	if v.opt.Client != restart.ClientKeep {
 		options = append(options, option{"a", "abort requests", map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong})
 	}
@@ -193,5 +197,9 @@ func (v *reviewView) clientLines(w int) []line {
 	if c.Log != "" {
 		out = append(out, para(sp("log", stDim), 4, w, clean(c.Log), stDim)...)
 	}
-	return append(out, nil, line{sp("It sends requests and appends rows; nothing is stopped. ", stDim), sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)})
+	out = append(append(out, nil), para(sp("", stDim), 0, w, "It sends requests and appends rows; nothing is stopped.", stDim)...)
+	if len(v.against) == 0 {
+		out = append(out, line{sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)})
+	}
+	return out
 }

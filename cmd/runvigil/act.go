@@ -54,7 +54,7 @@ func (f *actFlags) edits(cmd *cobra.Command) {
 
 func (f *actFlags) stopping(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.client, "client", "keep", "what becomes of the client: keep, stop or restart")
+	fl.StringVar(&f.client, "client", "", "what becomes of the client: keep, stop or restart (default: it is asked; with --yes keep)")
 	fl.DurationVar(&f.drain, "drain", 0, "how long requests may end by themselves before SIGTERM")
 	fl.DurationVar(&f.term, "term-wait", restart.DefaultTermWait, "how long the server may take after SIGTERM before SIGKILL")
 	fl.BoolVar(&f.abort, "abort", false, "make the engine give its requests up after the drain (only with --client stop or restart)")
@@ -80,7 +80,9 @@ type act struct {
 	draft  *launch.Draft
 	fore   forecast.Forecast
 	broken []launch.Broken
+	input  restart.Input
 	plan   restart.Plan
+	typed  *bufio.Reader // what a person answers
 	notes  []string
 	// script is the start script that was edited, and its bytes before and after.
 	scriptOld, scriptNew []byte
@@ -110,7 +112,7 @@ func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFla
 		return err
 	}
 	defer n.close()
-	a := &act{o: o, n: n, run: newRunner(n), flags: f, op: op}
+	a := &act{o: o, n: n, run: newRunner(n), flags: f, op: op, typed: bufio.NewReader(o.io.in)}
 	defer a.run.close()
 	if f.follow {
 		return a.followOther(ctx)
@@ -124,6 +126,9 @@ func doAct(ctx context.Context, o *options, name string, op restart.Op, f actFla
 	a.show()
 	if a.plan.Refused() {
 		return exitRefused
+	}
+	if err := a.askClient(); err != nil {
+		return err
 	}
 	if err := a.confirm(); err != nil {
 		return err
@@ -161,7 +166,7 @@ func (a *act) prepare(ctx context.Context) error {
 		return err
 	}
 	facts := forecast.FactsOf(snap, a.server, a.seen.Launch)
-	in := restart.Input{
+	a.input = restart.Input{
 		ID: restart.NewID(time.Now()), Node: a.n.name, Snap: snap, Server: a.server, Seen: a.seen, Draft: a.draft,
 		Options: restart.Options{
 			Op: a.op, Client: restart.Client(a.flags.client), Drain: a.flags.drain, TermWait: a.flags.term, Abort: a.flags.abort,
@@ -175,10 +180,10 @@ func (a *act) prepare(ctx context.Context) error {
 			return err
 		}
 		a.broken = launch.Judge(edited, guards, launch.Resolved(a.server))
-		in.Broken, in.Problems = a.broken, launch.Problems(edited, facts.Machine())
+		a.input.Broken, a.input.Problems = a.broken, launch.Problems(edited, facts.Machine())
 		a.fore = forecast.Make(edited.Masked(), facts, snap.Starts)
 	}
-	a.plan = restart.New(in)
+	a.plan = restart.New(a.input)
 	if a.plan.Refused() {
 		return nil
 	}
@@ -424,6 +429,47 @@ func (a *act) guards(ctx context.Context) ([]metrics.Guard, error) {
 	return append(there, all...), nil
 }
 
+// askClient asks what becomes of the client, with what each choice loses, where it
+// was not said.
+func (a *act) askClient() error {
+	if a.flags.yes || a.flags.client != "" || len(a.plan.Clients) == 0 || a.op == restart.Start || !term.IsTerminal(int(a.o.io.in.Fd())) {
+		return nil
+	}
+	choices := []restart.Client{restart.ClientKeep, restart.ClientStop, restart.ClientRestart}
+	if a.op == restart.Stop {
+		choices = choices[:2]
+	}
+	out := a.o.io.out
+	fmt.Fprintln(out, "\nWhat becomes of the client?")
+	for _, c := range choices {
+		in := a.input
+		in.Options.Client = c
+		p := restart.New(in)
+		for _, text := range p.ClientLosses() {
+			fmt.Fprintf(out, "  %-8s %s\n", c, text)
+		}
+		for _, r := range p.Refusals {
+			if r.Code == restart.RefusedClient {
+				fmt.Fprintf(out, "           refused: %s\n", r.Reason)
+			}
+		}
+	}
+	fmt.Fprint(out, "keep, stop"+map[bool]string{true: " or restart"}[len(choices) == 3]+": ")
+	typed, err := a.typed.ReadString('\n')
+	chosen := restart.Client(strings.TrimSpace(typed))
+	if err != nil || !slices.Contains(choices, chosen) {
+		fmt.Fprintln(out, "nothing was done")
+		return exitRefused
+	}
+	a.input.Options.Client = chosen
+	a.plan = restart.New(a.input)
+	if a.plan.Refused() {
+		a.show()
+		return exitRefused
+	}
+	return nil
+}
+
 // confirm has the node's name typed, unless --yes was given.
 func (a *act) confirm() error {
 	if a.flags.yes {
@@ -433,7 +479,7 @@ func (a *act) confirm() error {
 		return usagef("there is no terminal to confirm on; give --yes to do it, or --dry-run to look")
 	}
 	fmt.Fprintf(a.o.io.out, "\nType the node's name (%s) to do it: ", a.n.name)
-	typed, err := bufio.NewReader(a.o.io.in).ReadString('\n')
+	typed, err := a.typed.ReadString('\n')
 	if err != nil || strings.TrimSpace(typed) != a.n.name {
 		fmt.Fprintln(a.o.io.out, "nothing was done")
 		return exitRefused

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -15,6 +17,30 @@ const actLimit = 2 * time.Minute
 // TestRestartDemo restarts the simulated server: one that holds, and one whose
 // memory is too tight, which is explained.
 func TestRestartDemo(t *testing.T) {
+	// Servers of this machine that look the same are no business of the demo's.
+	var decoys []*exec.Cmd
+	for _, argv := range [][]string{
+		{"python3", "-c", "read x", "-m", "sglang.launch_server", "--model-path", "/models/k2", "--port", "8000"},
+		{"sglang::scheduler_TP0", "-c", "read x"},
+		{"python3", "-c", "read x", "run_inference.py"},
+	} {
+		decoy := &exec.Cmd{Path: "/bin/sh", Args: argv} // sh reads its title only as far as the command
+		if _, err := decoy.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+		if err := decoy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		decoys = append(decoys, decoy)
+		t.Cleanup(func() { _ = decoy.Process.Kill(); _ = decoy.Wait() })
+	}
+	t.Cleanup(func() {
+		for _, d := range decoys {
+			if err := d.Process.Signal(syscall.Signal(0)); err != nil {
+				t.Errorf("%v was ended: %v", d.Args, err)
+			}
+		}
+	})
 	for _, c := range []struct {
 		name string
 		args []string

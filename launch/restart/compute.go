@@ -195,6 +195,15 @@ func (p *Plan) loss(s *metrics.Server) {
 	default:
 		p.Stops = append(p.Stops, inFlight+": lost, as far as they do not end while the server shuts down")
 	}
+	p.Stops = append(p.Stops, p.ClientLosses()...)
+	if o.Drain > 0 && o.Client == ClientKeep && len(p.Clients) > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the client stays and sends new requests: the drain will last its whole %s", o.Drain))
+	}
+}
+
+// ClientLosses says of each client what becomes of it and what that loses.
+func (p Plan) ClientLosses() []string {
+	o, out := p.Options, []string(nil)
 	for _, c := range p.Clients {
 		who := "client " + c.Name
 		if c.PID > 0 {
@@ -202,18 +211,16 @@ func (p *Plan) loss(s *metrics.Server) {
 		}
 		switch {
 		case o.Client == ClientKeep:
-			p.Stops = append(p.Stops, who+" stays and sees errors until the new server answers")
+			out = append(out, who+" stays and sees errors until the new server answers; one that gives up after some retries skips rows")
 		case c.PID == 0:
-			p.Stops = append(p.Stops, who+" is on another machine: it cannot be stopped from here and sees errors")
+			out = append(out, who+" is on another machine: it cannot be stopped from here and sees errors")
 		case o.Client == ClientStop:
-			p.Stops = append(p.Stops, who+" is stopped before the server, with what it has not saved")
+			out = append(out, who+" is stopped before the server, with what it has not saved")
 		default:
-			p.Stops = append(p.Stops, who+" is stopped before the server, with what it has not saved, and started again behind the new one")
+			out = append(out, who+" is stopped before the server, with what it has not saved, and started again behind the new one")
 		}
 	}
-	if o.Drain > 0 && o.Client == ClientKeep && len(p.Clients) > 0 {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("the client stays and sends new requests: the drain will last its whole %s", o.Drain))
-	}
+	return out
 }
 
 // client finds the command with which the client is started again.
