@@ -179,7 +179,7 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	n := nonce(NewID(time.Now()))
 	var l lines
 	l.set("N", n)
-	l.b.WriteString("{\n" + baseName)
+	l.b.WriteString("{\n" + baseName + startOf)
 	if path.IsAbs(f.of) {
 		l.set("D", f.of)
 	} else {
@@ -189,8 +189,7 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	// Whether it lives is asked before the journal is read: a last word that
 	// comes between the two is not missed.
 	l.add(`if read -r o 2>/dev/null <"$D/script"; then`)
-	l.add(`s=$(sed 's/^.*) //' "/proc/${o%%:*}/stat" 2>/dev/null | cut -d ' ' -f 20)`)
-	l.add(`[ "$s" = "${o#*:}" ] || printf '\n%%s dead\n' "$N"; fi`)
+	l.add(`[ "$(start_of "${o%%%%:*}")" = "${o#*:}" ] || printf '\n%%s dead\n' "$N"; fi`)
 	l.add(`printf '\n%%s text\n' "$N"; tail -c +%d "$D/journal" 2>/dev/null; printf '\n%%s end\n' "$N"`, f.offset+1)
 	l.b.WriteString("}\n")
 	out, err := f.r.Run(ctx, l.b.Bytes())

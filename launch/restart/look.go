@@ -34,7 +34,7 @@ say boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 for l in "$B"/lock.*; do [ -h "$l" ] && say lock "$(readlink "$l")"; done
 for l in "$B"/lock.*; do [ -h "$l" ] || continue
 	o=$(readlink "$l"); p=${o%%:*}
-	[ -r "/proc/$p/stat" ] && say locker "$p $(sed 's/^.*) //' "/proc/$p/stat" | cut -d ' ' -f 20)"
+	[ -r "/proc/$p/stat" ] && say locker "$p $(start_of "$p")"
 done
 case $(cat /proc/self/cgroup 2>/dev/null) in *session-*.scope*)
 	k=$(busctl get-property org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager KillUserProcesses 2>/dev/null)
@@ -58,7 +58,7 @@ func Look(ctx context.Context, r Runner, pid int) (Seen, error) {
 	var l lines
 	l.set("N", id)
 	l.set("P", strconv.Itoa(pid))
-	l.b.WriteString("{\n" + baseDir + lookProgram + "}\n")
+	l.b.WriteString("{\n" + baseDir + startOf + lookProgram + "}\n")
 	out, err := r.Run(ctx, l.b.Bytes())
 	if err != nil {
 		return Seen{}, fmt.Errorf("look at process %d: %w", pid, err)

@@ -52,6 +52,11 @@ B=/tmp/runvigil-$(id -u)/restart
 if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil/restart; fi
 `
 
+// startOf defines a function that prints when a process began; of one that is dead,
+// and waits for a parent that never looks, nothing.
+const startOf = `start_of() { sed -n -e 's/^.*) //' -e '/^[^ZX]/p' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+`
+
 // baseDir makes it. It must be the login's own, for the script that is run from
 // it is written into it.
 const baseDir = baseName + `mkdir -p "$B" 2>/dev/null
@@ -83,7 +88,7 @@ func (l *lines) file(name string, content []byte, mark string) {
 	if bytes.Contains(content, []byte(mark)) && l.err == nil {
 		l.err = errors.New("a file of the restart holds its own end mark")
 	}
-	l.add("cat >\"$D/%s\" <<'%s'", name, mark)
+	l.add("cat >\"$D/%s\" <<'%s' || full=1", name, mark)
 	l.b.Write(content)
 	if !bytes.HasSuffix(content, []byte("\n")) {
 		l.b.WriteByte('\n')
@@ -110,6 +115,7 @@ func (p Plan) program(mode string) ([]byte, error) {
 		folder = "check-" + p.ID
 	}
 	l.add("D=$B/%s", folder)
+	l.add("full=")
 	l.add(`mkdir "$D" || { printf '\n%%s failed %%s\n' "$N" "$D cannot be made"; exit 0; }`)
 	mark := "END_" + nonce(p.ID)
 	if mode != "check" {
@@ -120,6 +126,7 @@ func (p Plan) program(mode string) ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		l.file(name, files[name], mark)
 	}
+	l.add(`if [ -n "$full" ]; then rm -rf "$D"; printf '\n%%s failed %%s\n' "$N" "$D cannot be written: is its disk full?"; exit 0; fi`)
 	if mode == "check" {
 		l.add(`(%s "$D/restart.sh" check "$D") </dev/null 2>/dev/null | sed "s/^/$N line /"`, p.shell())
 		l.add(`rm -rf "$D"`)

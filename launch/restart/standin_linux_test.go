@@ -175,6 +175,7 @@ type world struct {
 	// wrap is the command of a stand-in's parent, which gets the stand-in's as its
 	// arguments.
 	wrap []string
+	dir  string // of the stand-ins, below the home
 	uid  int    // whose the stand-ins are
 	bin  string // "" is this test binary
 }
@@ -243,7 +244,10 @@ func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 	argv = append(slices.Clone(w.wrap), argv...)
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.home}, env...)
-	c.Dir, c.Stdout, c.Stderr = w.home, log, log
+	c.Dir, c.Stdout, c.Stderr = filepath.Join(w.home, w.dir), log, log
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if w.uid != 0 {
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(w.uid), Gid: uint32(w.uid)}

@@ -113,7 +113,6 @@ func planOf(id string, raw []byte) Plan {
 const underWayProgram = `
 say() { printf '\n%s %s %s\n' "$N" "$1" "$2"; }
 number() { case $1 in '' | *[!0-9]*) return 1 ;; esac; }
-start_of() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
 tell() { # folder, mine, owner of the lock
 	o=
 	read -r o 2>/dev/null <"$1/script"
@@ -155,7 +154,7 @@ func Find(ctx context.Context, r Runner, others bool) (*UnderWay, error) {
 	var l lines
 	l.set("N", id)
 	l.set("OTHERS", digit(others))
-	l.b.WriteString("{\n" + baseName + underWayProgram + "}\n")
+	l.b.WriteString("{\n" + baseName + startOf + underWayProgram + "}\n")
 	out, err := r.Run(ctx, l.b.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("look for a restart under way: %w", err)

@@ -16,6 +16,13 @@ unfold() {
 		printf 'rv_word_%d=%s\n' $uf_n "$uf"
 		uf_n=$((uf_n + 1))
 	done | tr '\001' '\n' >"$D/$2.words"
+	# Half of an environment would start another server: a full disk is noticed here.
+	for uf in env words; do
+		# An environment that the process overwrote stays empty: then the login's serves.
+		[ $uf = words ] || [ -n "$(tr -d '\000' 2>/dev/null <"$D/$1/environ" | head -c 1)" ] || continue
+		echo '# end' >>"$D/$2.$uf" && [ "$(tail -n 1 "$D/$2.$uf")" = '# end' ] || return 1
+	done 2>/dev/null
+	[ "$(tr '\000\n' '\n\001' <"$D/$1/cmdline" | grep -c '')" = "$(grep -c '^rv_word_[0-9]*=' "$D/$2.words")" ]
 }
 
 # ask_parser: has the engine's own parser read the new arguments, with --help

@@ -53,8 +53,8 @@ elif [ "$OP" = restart ] || [ "$OP" = stop ]; then
 fi
 if [ "$OP" = restart ] || [ "$OP" = start ]; then
 	if [ -d "$D/saved" ]; then
-		unfold saved new
-		cp "$D/new.env" "$D/old.env" && cp "$D/new.words" "$D/old.words"
+		unfold saved new && cp "$D/new.env" "$D/old.env" && cp "$D/new.words" "$D/old.words" ||
+			refuse disk "the launch cannot be written to $D: is its disk full?"
 	fi
 	if [ -n "$CLIENTID" ] && [ "$CLIENT" = restart ] && keep "${CLIENTID%%:*}" client.saved; then
 		unfold client.saved client
