@@ -179,7 +179,7 @@ func (f *follower) read(ctx context.Context) (chunk string, found bool, err erro
 	n := nonce(NewID(time.Now()))
 	var l lines
 	l.set("N", n)
-	l.b.WriteString("{\n" + baseName + startOf)
+	l.b.WriteString("{\n" + baseName + startProgram)
 	if path.IsAbs(f.of) {
 		l.set("D", f.of)
 	} else {

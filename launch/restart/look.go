@@ -58,7 +58,7 @@ func Look(ctx context.Context, r Runner, pid int) (Seen, error) {
 	var l lines
 	l.set("N", id)
 	l.set("P", strconv.Itoa(pid))
-	l.b.WriteString("{\n" + baseDir + startOf + lookProgram + "}\n")
+	l.b.WriteString("{\n" + baseDir + startProgram + lookProgram + "}\n")
 	out, err := r.Run(ctx, l.b.Bytes())
 	if err != nil {
 		return Seen{}, fmt.Errorf("look at process %d: %w", pid, err)

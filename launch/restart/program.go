@@ -52,9 +52,9 @@ B=/tmp/runvigil-$(id -u)/restart
 if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil/restart; fi
 `
 
-// startOf defines a function that prints when a process began; of one that is dead,
+// startProgram defines a function that prints when a process began; of one that is dead,
 // and waits for a parent that never looks, nothing.
-const startOf = `start_of() { sed -n -e 's/^.*) //' -e '/^[^ZX]/p' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+const startProgram = `start_of() { sed -n -e 's/^.*) //' -e '/^[^ZX]/p' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
 `
 
 // baseDir makes it. It must be the login's own, for the script that is run from

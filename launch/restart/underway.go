@@ -154,7 +154,7 @@ func Find(ctx context.Context, r Runner, others bool) (*UnderWay, error) {
 	var l lines
 	l.set("N", id)
 	l.set("OTHERS", digit(others))
-	l.b.WriteString("{\n" + baseName + startOf + underWayProgram + "}\n")
+	l.b.WriteString("{\n" + baseName + startProgram + underWayProgram + "}\n")
 	out, err := r.Run(ctx, l.b.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("look for a restart under way: %w", err)
