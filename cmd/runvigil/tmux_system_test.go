@@ -119,6 +119,43 @@ func TestSystemShellKey(t *testing.T) {
 	term.wait("shell>", 5*time.Second)
 }
 
+// A program that takes the whole screen runs in that shell, follows the
+// terminal's size, and the screen is whole after it.
+func TestSystemShellRunsScreenPrograms(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 100, 30, nil)
+	term.keys(bin+" demo", "Enter")
+	term.wait("rows land", 10*time.Second)
+	term.keys("s")
+	term.wait("root@demo", 10*time.Second)
+	term.keys("seq 1 500 | less", "Enter")
+	term.wait("\n29", 5*time.Second)
+	term.keys("G")
+	term.wait("500", 5*time.Second)
+	term.tmux("resize-window", "-x", "70", "-y", "20")
+	term.wait("\n490\n:", 5*time.Second) // painted again, a line less than the screen
+	term.keys("g")
+	term.wait("\n19\n", 5*time.Second)
+	if text := term.text(); strings.Contains(text, "\n20\n") {
+		t.Errorf("less does not know the new size:\n%s", text)
+	}
+	term.keys("q")
+	term.keys("stty size; echo from-$((20 + 3))", "Enter")
+	term.wait("from-23", 5*time.Second)
+	if !strings.Contains(term.text(), "20 70") {
+		t.Errorf("the shell does not know the new size:\n%s", term.text())
+	}
+	term.keys("C-c", "")
+	term.keys("exit", "Enter")
+	term.wait("rows land", 5*time.Second)
+	term.wait("back from the shell", 5*time.Second)
+	if rows := strings.Split(strings.TrimRight(term.text(), "\n"), "\n"); len(rows) != 20 || strings.Contains(term.text(), "from-23") {
+		t.Errorf("the screen after the shell has %d rows:\n%s", len(rows), term.text())
+	}
+	term.keys("q")
+	term.wait("shell>", 5*time.Second)
+}
+
 // A live screen leaves its glance: check answers from it, and says so.
 func TestSystemCheckBesideLiveScreen(t *testing.T) {
 	bin := binary(t)
