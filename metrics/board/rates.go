@@ -19,7 +19,27 @@ type setState struct {
 	rows    metrics.Series // cumulative
 	rate    metrics.Series // rows a minute
 	at      time.Time      // newest point
+	first   time.Time      // when it was first counted
+	count   float64        // then
 	rebuilt bool
+}
+
+// rebuildFor is how long the log that tells the past is waited for: its history
+// may be read after the rows were counted.
+const rebuildFor = 2 * time.Minute
+
+// past gives a set the time before its first count, once the log tells it.
+func (s *setState) past(b *Board, d *metrics.Dataset, only bool) {
+	if s.rebuilt {
+		return
+	}
+	if s.first.IsZero() {
+		s.first, s.count = b.now, d.Rows.V
+		if !d.Grew.IsZero() && d.Grew.Before(b.now) {
+			s.rows.Add(d.Grew, d.Rows.V)
+		}
+	}
+	s.rebuilt = only && b.rebuild(s) || b.now.Sub(s.first) > rebuildFor
 }
 
 // keepRates adds a point to the series of rows and of rows a minute of each
@@ -44,21 +64,15 @@ func (b *Board) keepRates(s *metrics.Snapshot) {
 			set = &setState{}
 			b.sets[d.Path] = set
 		}
-		if !set.rebuilt {
-			set.rebuilt = true
-			b.rebuild(set, d, onlyGrowing(s.Datasets, d, b.present()))
-		}
+		set.past(b, d, onlyGrowing(s.Datasets, d, b.present()))
 		set.add(now, d.Rows.V, trails)
 	}
 	if whole && s.Job.Rows.Known {
-		if !b.job.rebuilt {
-			b.job.rebuilt = true
-			for i := range s.Datasets {
-				if d := &s.Datasets[i]; onlyGrowing(s.Datasets, d, b.present()) {
-					job := *d
-					job.Rows = s.Job.Rows
-					b.rebuild(&b.job, &job, true)
-				}
+		for i := range s.Datasets {
+			if d := &s.Datasets[i]; !b.job.rebuilt && onlyGrowing(s.Datasets, d, b.present()) {
+				job := *d
+				job.Rows = s.Job.Rows
+				b.job.past(b, &job, true)
 			}
 		}
 		b.job.add(now, s.Job.Rows.V, all)
@@ -86,16 +100,10 @@ func onlyGrowing(list []metrics.Dataset, d *metrics.Dataset, now time.Time) bool
 	return true
 }
 
-// rebuild gives a dataset a past that nobody watched: its newest mtime, an
-// earlier visit's count, and for the only one that grows the requests that the
-// log shows as finished since the client began, each of which became a row.
-func (b *Board) rebuild(set *setState, d *metrics.Dataset, only bool) {
-	if !d.Grew.IsZero() && d.Grew.Before(b.now) {
-		set.rows.Add(d.Grew, d.Rows.V)
-	}
-	if !only {
-		return
-	}
+// rebuild gives the only dataset that grows a past that nobody watched: the
+// requests that the log shows as finished since the client began, each of which
+// became a row. It is false where no log tells it.
+func (b *Board) rebuild(set *setState) bool {
 	from := b.clientStart()
 	for _, p := range sortedLogs(b.logs) {
 		sec := b.logs[p].work.section()
@@ -105,9 +113,12 @@ func (b *Board) rebuild(set *setState, d *metrics.Dataset, only bool) {
 		if _, ok := sec.finishedSince(from); !ok {
 			continue
 		}
-		total := d.Rows.V
-		end := b.now.Truncate(pastStep)
+		total := set.count
+		end := set.first.Truncate(pastStep)
 		i := len(sec.finishes)
+		for i > 0 && sec.finishes[i-1] > set.first.Unix() {
+			i--
+		}
 		for i > 0 && sec.finishes[i-1] >= end.Unix() {
 			i--
 			total--
@@ -122,6 +133,7 @@ func (b *Board) rebuild(set *setState, d *metrics.Dataset, only bool) {
 			set.rate.Add(t.Add(-pastStep/2), float64(n))
 			total -= float64(n)
 		}
-		return
+		return true
 	}
+	return false
 }

@@ -443,3 +443,31 @@ func TestETAAcrossRestartAndResume(t *testing.T) {
 		t.Errorf("%v rows, want %d", snap.Job.Rows, rows)
 	}
 }
+
+// The rows of the time before the visit are told by the log, also where its
+// history is read after they were counted.
+func TestPastRowsFromALateLog(t *testing.T) {
+	for _, late := range []time.Duration{0, 20 * time.Second, 5 * time.Minute} {
+		r := newRig(t)
+		r.procs(10, 1000, 20, 900)
+		r.rows(part, 300, metrics.RowsFact{})
+		text := fmt.Sprintf("[%[1]s] server_args=ServerArgs(model_path='/models/Kimi-K2.5', tp_size=8)\n[%[1]s] The server is fired up and ready to roll!\n", r.stamp(-1000*time.Second))
+		for s := -900; s < 0; s += 6 {
+			text += "[" + r.stamp(time.Duration(s)*time.Second) + "] INFO:     127.0.0.1:1 - \"POST /generate HTTP/1.1\" 200 OK\n"
+		}
+		text += decodeLine(r.stamp(-time.Second), "", 35, 150_000, 0.95, 606, 115)
+		_, _ = r.grow(part, 300, 10, late)
+		r.log(serverLog, text, metrics.LogHeader{Backfill: 1})
+		_, snap := r.grow(part, 300+int64(10*late.Minutes()), 10, 20*time.Second)
+		cols := snap.Series[metrics.SeriesKey{What: metrics.SeriesRowRate, Of: part}].Columns(r.at.Add(-late-2*time.Minute), 10*time.Minute, 10)
+		n := 0
+		for _, b := range cols {
+			if b.N > 0 && math.Abs(b.Mean()-10) <= 1 {
+				n++
+			}
+		}
+		if want := map[bool]int{true: 10, false: 0}[late < rebuildFor]; n < want || want == 0 && n > 0 {
+			t.Errorf("log %s late: %d minutes of ten tell about 10 rows: %v", late, n, cols)
+		}
+	}
+}
