@@ -133,7 +133,11 @@ func (d *palette) args(m *Model) (b binding, args []string, ok bool) {
 }
 
 func (d *palette) drawArgs(a area, b binding, args []string) {
-	a.line(0, 0, a.w(), line{sp(padRight(b.arg, 12)+" ", stAccent), sp(b.help, stDim)})
+	head := line{sp(b.help, stDim)}
+	if len(args) == 0 {
+		head = append(line{sp(b.arg+"  ", stAccent)}, head...)
+	}
+	a.line(0, 0, a.w(), head)
 	d.sel = max(min(d.sel, len(args)-1), 0)
 	h := a.h() - 1
 	top := max(d.sel-h+1, 0)

@@ -114,10 +114,10 @@ func (v *logView) draw(m *Model, a area) {
 		return
 	}
 	end := v.last(m, b)
-	if !v.back {
-		v.top = v.topFor(b, end, h, a.w())
+	// The last screenful is full.
+	if last := v.topFor(b, end, h, a.w()); !v.back || v.top > last {
+		v.top = last
 	}
-	v.top = max(min(v.top, end-1), 0)
 	y := 0
 	for i := v.top; i < end && y < h; i++ {
 		y += v.drawLine(m, a.sub(0, y, a.w(), h-y), b, i)
