@@ -326,3 +326,19 @@ func TestProofFarBack(t *testing.T) {
 		d.Press("esc", "esc").Send(snapshotMsg{scene}).Press("f").See("line 1,950: o").Press("o").See("line 1950").NotSee("far back")
 	})
 }
+
+// The graph beside a finding reaches back to its beginning and marks it.
+func TestGraphMarksTheMoment(t *testing.T) {
+	scene := sceneSettled()
+	key := metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}
+	curve := &metrics.Series{}
+	for age := 5 * time.Hour; age >= 0; age -= time.Minute {
+		curve.Add(scene.At.Add(-age), 600)
+	}
+	scene.Series[key] = curve
+	scene.Events = nil
+	scene.Findings = []metrics.Finding{{ID: "throughput-fell", Severity: metrics.SeverityWarning, Subject: storyServer, Title: "it fell", Since: scene.At.Add(-3 * time.Hour), Graph: key}}
+	drive(t, 100, 30, scene, func(d *driver) {
+		d.Press("f").See("gen tps [6h]", "┊", severitySign[metrics.SeverityWarning]+"─")
+	})
+}

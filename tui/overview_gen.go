@@ -150,6 +150,24 @@ type graphOf struct {
 	every time.Duration
 	st    style
 	label func(float64) string
+	mark  graphMark
+}
+
+// graphMark is a moment that a graph marks; it shows a range that holds it.
+type graphMark struct {
+	at   time.Time // zero: none
+	sign string
+	st   style
+}
+
+// rangeOf is the index of the chosen range, or of the next that reaches back to
+// the marked moment.
+func (m *Model) rangeOf(g graphMark) int {
+	r := m.span
+	for !g.at.IsZero() && r < len(ranges)-1 && m.snap.At.Sub(g.at) > ranges[r].span*9/10 {
+		r++
+	}
+	return r
 }
 
 // drawGraph draws one series over the chosen range with its time axis below.
@@ -162,7 +180,8 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 	if g.label == nil {
 		g.label = axis
 	}
-	span := ranges[m.span].span
+	chosen := ranges[m.rangeOf(g.mark)]
+	span := chosen.span
 	cols := columns(m.series(what, of), m.newest(), m.snap.At, span, plotW)
 	values, highs := means(cols), maxima(cols)
 	step := time.Duration(0)
@@ -172,7 +191,7 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 	gapFill(values, bridge(g.every, step))
 	upper := g.upper
 	if upper == 0 {
-		upper = m.scale(what+of+ranges[m.span].name).fit(highs, g.floor)
+		upper = m.scale(what+of+chosen.name).fit(highs, g.floor)
 	}
 	ch := plot(values, upper, height, g.label, m.opt.ASCII)
 	if ch.empty {
@@ -193,6 +212,31 @@ func (m *Model) drawGraph(a area, what, of string, g graphOf) {
 	}
 	drawHighs(a, values, highs, upper, height)
 	m.drawTimeAxis(a.sub(0, height, a.w(), 2), cols, step)
+	drawMoment(a, cols, values, step, upper, height, g.mark)
+}
+
+// drawMoment marks a moment on the axis, above and below the line.
+func drawMoment(a area, cols []column, values []float64, step time.Duration, upper float64, height int, g graphMark) {
+	if g.at.IsZero() || len(cols) == 0 || step <= 0 {
+		return
+	}
+	i := int(math.Floor(g.at.Sub(cols[0].start).Seconds() / step.Seconds()))
+	if i < 0 || i >= len(cols) {
+		return
+	}
+	top, bottom := height, -1 // rows of the line, here and beside
+	for j := max(i-1, 0); j <= min(i+1, len(values)-1); j++ {
+		if v := values[j]; !math.IsNaN(v) {
+			y := height - 1 - int(math.Round(min(max(v, 0), upper)/upper*float64(height-1)))
+			top, bottom = min(top, y), max(bottom, y)
+		}
+	}
+	for y := range height {
+		if y < top || y > bottom {
+			a.put(labelWidth+1+i, y, "┊", stDim)
+		}
+	}
+	a.put(labelWidth+1+i, height, g.sign, g.st)
 }
 
 // drawHighs marks with a dot how high a column reached, where that is clearly

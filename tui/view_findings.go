@@ -113,8 +113,9 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 		a.put(a.w()-2, a.h()-1, "▼", stAccent)
 	}
 	if f.Graph.What != "" && a.h()-y >= 7 {
-		a.put(1, y+1, strings.ReplaceAll(f.Graph.What, "_", " ")+" ["+ranges[m.span].name+"]", stDim)
-		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData})
+		mark := graphMark{f.Since, severitySign[f.Severity], severityStyle(f.Severity).bold()}
+		a.put(1, y+1, strings.ReplaceAll(f.Graph.What, "_", " ")+" ["+ranges[m.rangeOf(mark)].name+"]", stDim)
+		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData, mark: mark})
 	}
 }
 
