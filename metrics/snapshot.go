@@ -163,17 +163,20 @@ type Server struct {
 	MaxRunning  Figure
 	ContextLen  Figure
 	Headroom    Figure // GiB, the engine's own available_gpu_mem after capture
-	KVDtype     string
-	BytesPerTok Figure // bytes a token a GPU
-	FreeAtStart Figure // GiB free on a GPU before the weights were loaded
-	KVPool      Figure // GiB of the KV pool on a GPU
-	HiCache     HiCache
-	Graph       *bool // last decode batch ran in a captured graph
-	AcceptLen   Figure
-	CacheHit    Figure // 0 to 1
-	Finished    Figure // requests finished since the start
-	Aborted     Figure
-	Retracted   Figure // retractions a minute, over 10 minutes
+	// FullPrefills counts prefills of chunked-prefill-size tokens that the log told,
+	// at least: what of it was not read is not counted.
+	FullPrefills Figure
+	KVDtype      string
+	BytesPerTok  Figure // bytes a token a GPU
+	FreeAtStart  Figure // GiB free on a GPU before the weights were loaded
+	KVPool       Figure // GiB of the KV pool on a GPU
+	HiCache      HiCache
+	Graph        *bool // last decode batch ran in a captured graph
+	AcceptLen    Figure
+	CacheHit     Figure // 0 to 1
+	Finished     Figure // requests finished since the start
+	Aborted      Figure
+	Retracted    Figure // retractions a minute, over 10 minutes
 	// RetractedSince is since when retractions follow each other within 2 minutes, zero now none.
 	RetractedSince time.Time
 	MetricsOn      *bool

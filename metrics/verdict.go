@@ -127,6 +127,16 @@ func rowsStory(s *Snapshot) string {
 	return "rows land"
 }
 
+// draining tells a server whose client takes no new work: nothing waits, no
+// request began for a minute, and fewer run than did.
+func draining(v *Server, now time.Time) (left float64, yes bool) {
+	before := v.Gen.SettledRunning.Or(v.Gen.PeakRunning)
+	if v.State != ServerServing || !v.Running.Known || v.Running.V < 1 || v.Queued.V > 0 || !v.Queued.Known || v.NewRequest.IsZero() || !before.Known {
+		return 0, false
+	}
+	return v.Running.V, now.Sub(v.NewRequest) > time.Minute && v.Running.V < 0.8*before.V
+}
+
 func speedStory(v *Server, now time.Time) string {
 	g := &v.Gen
 	switch v.State {
@@ -150,6 +160,9 @@ func speedStory(v *Server, now time.Time) string {
 		return "server draining: " + FigureText(v.Running, Count) + " requests left"
 	case ServerHung:
 		return "server silent for " + Age(now.Sub(v.Since))
+	}
+	if left, yes := draining(v, now); yes {
+		return "draining, " + Count(left) + " left"
 	}
 	if g.Settled.Known {
 		level := g.Settled.V

@@ -29,6 +29,14 @@ func TestJudge(t *testing.T) {
 		{"a moment far from the level does not speak for it", func(s *Snapshot) { s.Servers[0].Gen.Now = fig(300) }, WordOK,
 			"rows land; 604 tok/s is settled (1,317 was the ramp: 1,151 tokens a request, now 4,426)"},
 		{"no ramp above the level", func(s *Snapshot) { s.Servers[0].Gen.Peak = fig(650) }, WordOK, "rows land; 606 tok/s is settled"},
+		{"a part drains", func(s *Snapshot) {
+			v := &s.Servers[0]
+			v.Running, v.Queued, v.Gen.SettledRunning, v.NewRequest = fig(7), fig(0), fig(35), now.Add(-2*time.Minute)
+		}, WordOK, "rows land; draining, 7 left"},
+		{"long requests, one at a time, drain nothing", func(s *Snapshot) {
+			v := &s.Servers[0]
+			v.Running, v.Queued, v.Gen.SettledRunning, v.NewRequest = fig(1), fig(0), fig(1), now.Add(-9*time.Minute)
+		}, WordOK, "rows land; 606 tok/s is settled"},
 		{"in the ramp", func(s *Snapshot) {
 			s.Servers[0].Gen = GenRate{Now: fig(1317.32), Ramp: true}
 			s.Servers[0].PerRequest = fig(1151)

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -87,5 +88,21 @@ func TestOldServerWithoutALogIsNoStart(t *testing.T) {
 	r.http(8000, "/server_info", 401, "")
 	if v := r.tick(time.Minute).Server(); v.State != metrics.ServerIdle {
 		t.Errorf("state %s behind a key", v.State)
+	}
+}
+
+// Prefills as large as the engine makes them are counted.
+func TestFullPrefills(t *testing.T) {
+	r := newRig(t)
+	p := sglangProc(10, "--port", "8000")
+	p.FD1, p.FD2 = serverLog, serverLog
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{p}})
+	prefill := func(tokens int) string {
+		return fmt.Sprintf("[%s TP0] Prefill batch, #new-seq: 3, #new-token: %d, #cached-token: 0, token usage: 0.10, #running-req: 3, #queue-req: 0, cuda graph: False\n", r.stamp(0), tokens)
+	}
+	r.log(serverLog, "["+r.stamp(-time.Minute)+"] server_args=ServerArgs(model_path='m', chunked_prefill_size=8192, dp_size=1)\n"+
+		prefill(8192)+prefill(420)+prefill(8192)+prefill(8100)+prefill(4000), metrics.LogHeader{})
+	if v := r.tick(5 * time.Second).Server(); !v.FullPrefills.Known || v.FullPrefills.V != 3 {
+		t.Errorf("full prefills %+v", v.FullPrefills)
 	}
 }

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"math"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -71,6 +72,7 @@ type section struct {
 	health   time.Time // newest failed health check
 	noStats  bool      // vLLM: no line of figures will come
 	jit      time.Time
+	full     int64             // prefills as large as the engine makes them
 	stuck    metrics.CauseFact // vLLM: the engine waits for its workers
 	stuckFor float64           // seconds, since the newest batch
 }
@@ -97,6 +99,18 @@ func (s *section) reach(t time.Time) {
 	if t.After(s.last) {
 		s.last = t
 	}
+}
+
+// chunk is how many tokens a prefill has at most, 0 unknown.
+func (s *section) chunk() float64 {
+	n, ok := s.flagNum("chunked_prefill_size")
+	if !ok || n <= 0 {
+		return 0
+	}
+	if dp, ok := s.flagNum("dp_size"); ok && dp > 1 && s.flags["enable_dp_attention"] == "True" {
+		n = math.Floor(n / dp)
+	}
+	return n
 }
 
 // primary is the cause of the section's end: the first fault that ends a

@@ -430,6 +430,9 @@ func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 	}
 	out.Capacity = fixedNum(sec.capacity, at)
 	out.Headroom = fixedNum(sec.headroom, at)
+	if sec.chunk() > 0 {
+		out.FullPrefills = metrics.Fixed(float64(sec.full), latest(at, sec.last), sourceLog)
+	}
 	out.MaxRunning = fixedNum(sec.maxRunning, at)
 	out.ContextLen = fixedNum(sec.context, at)
 	out.KVDtype = sec.kvDtype

@@ -311,6 +311,9 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 	}
 	if !bt.Decode {
 		s.level.started = t
+		if n := s.chunk(); n > 0 && bt.NewToken.V >= 0.95*n {
+			s.full++
+		}
 		if bt.InputTPS.Known {
 			s.input = fig(bt.InputTPS)
 			w.in.Add(t, bt.InputTPS.V)

@@ -33,6 +33,11 @@ func machineCases() []caseOf {
 		{"an orphan", func(s *metrics.Snapshot) {
 			held(s, "other", metrics.Proc{PPID: 1, Comm: "sglang::schedul", User: "root", Argv: []string{"sglang::scheduler_TP3"}})
 		}, "gpu-memory-held", warning, metrics.CauseGPUMemoryHeld, []string{"an orphan of an earlier server", "39.1 GiB on GPU 0", "kill 4242"}, nil},
+		{"an orphan with its age and login", func(s *metrics.Snapshot) {
+			held(s, "other", metrics.Proc{PPID: 9, Start: 360_000, Comm: "sglang::schedul", User: "root", Argv: []string{"sglang::scheduler_TP3"}})
+			s.Procs = append(s.Procs, metrics.Proc{PID: 9, PPID: 1, Argv: []string{"sshd: anna@pts/3"}})
+			s.Sys.UptimeS = fig(3600 + 2*3600)
+		}, "gpu-memory-held", warning, metrics.CauseGPUMemoryHeld, []string{"runs for 2 h", "login anna@pts/3"}, nil},
 		{"an orphan while a start waits", func(s *metrics.Snapshot) {
 			waits(s)
 			held(s, "other", metrics.Proc{PPID: 1, Comm: "sglang::schedul", Argv: []string{"sglang::scheduler_TP3"}})

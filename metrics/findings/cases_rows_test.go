@@ -63,6 +63,14 @@ func rowCases() []caseOf {
 			s.Job.Finished = fig(190)
 			s.Clients[0].Causes = []metrics.CauseFact{{Class: metrics.CauseTooManyFiles, Line: "OSError: [Errno 24]", LineNo: 7, Primary: true}}
 		}, "rows-stalled", critical, metrics.CauseTooManyFiles, []string{"ulimit -n", "Errno 24"}, nil},
+		{"nothing counts what finishes, and rows stopped", func(s *metrics.Snapshot) {
+			s.Servers[0].Finished, s.Job.Finished, s.Job.Landed = metrics.Figure{}, metrics.Figure{}, metrics.Figure{}
+			s.Datasets[0].Grew = noon.Add(-20 * time.Minute)
+		}, "rows-stalled", warning, metrics.CauseRequestsLost, []string{"no row in b2.jsonl for 20 m while 606 tok/s flow", "counted by neither"}, nil},
+		{"nothing counts what finishes, for ten minutes", func(s *metrics.Snapshot) {
+			s.Servers[0].Finished, s.Job.Finished, s.Job.Landed = metrics.Figure{}, metrics.Figure{}, metrics.Figure{}
+			s.Datasets[0].Grew = noon.Add(-10 * time.Minute)
+		}, "", 0, "", nil, nil},
 		{"a writer in batches", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew, s.Datasets[0].Gap = noon.Add(-9*time.Minute), 4*time.Minute
 			s.Job.Finished = fig(190)

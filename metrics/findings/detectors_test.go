@@ -217,7 +217,7 @@ func TestDetectors(t *testing.T) {
 			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB"}, nil},
 		{"little headroom that held", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(0.82)
-			s.Servers[0].Finished = fig(1000)
+			s.Servers[0].FullPrefills = fig(2400)
 		}, "headroom-low", metrics.SeverityWarning, "", nil, nil},
 		{"little headroom on small cards", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(2)

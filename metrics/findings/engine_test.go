@@ -129,3 +129,88 @@ func TestEngineComesBack(t *testing.T) {
 		t.Errorf("after 12 minutes it is not new: %+v, history %+v", f, h)
 	}
 }
+
+// A finding whose cause changes says so, once, and stays one finding.
+func TestEngineCauseChanges(t *testing.T) {
+	c := &Condition{Subject: "x", Severity: metrics.SeverityCritical, Cause: metrics.CauseKilledUnknown, Title: "killed"}
+	e := newEngine(metrics.Config{}, one(Detector{}, &c))
+	for i := range 3 {
+		if i == 1 {
+			c = &Condition{Subject: "x", Severity: metrics.SeverityCritical, Cause: metrics.CauseHostOOMKilled, Title: "OOM killer"}
+		}
+		active, _, _ := e.Eval(Input{Snap: &metrics.Snapshot{At: noon.Add(time.Duration(i) * time.Second)}})
+		if i == 2 {
+			last := active[0].Changed[len(active[0].Changed)-1]
+			if len(active) != 1 || len(active[0].Changed) != 2 || last.What != "changed" || last.Text != "OOM killer" {
+				t.Errorf("%+v", active)
+			}
+		}
+	}
+}
+
+// What the node is not heard of stays as it was: neither cleared nor raised.
+func TestEngineDeaf(t *testing.T) {
+	var c *Condition
+	e := newEngine(metrics.Config{}, one(Detector{}, &c))
+	eval := func(s int, deaf bool) int {
+		active, _, _ := e.Eval(Input{Snap: &metrics.Snapshot{At: noon.Add(time.Duration(s) * time.Second), Link: metrics.Link{Deaf: deaf}}})
+		return len(active)
+	}
+	c = &Condition{Subject: "x", Severity: metrics.SeverityCritical}
+	if eval(0, true) != 0 {
+		t.Error("raised while nothing is heard")
+	}
+	eval(1, false)
+	c = nil
+	if eval(2, true) != 1 || eval(600, true) != 1 {
+		t.Error("cleared while nothing is heard")
+	}
+	if eval(601, false) != 0 {
+		t.Error("not cleared once the node is heard again")
+	}
+}
+
+// The worst come first, then the oldest.
+func TestEngineOrder(t *testing.T) {
+	d := Detector{ID: "many", Check: func(_ *Input, out *Output) {
+		for _, c := range []Condition{
+			{Subject: "young warning", Severity: metrics.SeverityWarning, Since: noon}, {Subject: "info", Severity: metrics.SeverityInfo, Since: noon.Add(-time.Hour)},
+			{Subject: "critical", Severity: metrics.SeverityCritical, Since: noon}, {Subject: "old warning", Severity: metrics.SeverityWarning, Since: noon.Add(-time.Minute)},
+		} {
+			out.Raise(c)
+		}
+	}}
+	active, _, _ := newEngine(metrics.Config{}, []Detector{d}).Eval(Input{Snap: &metrics.Snapshot{At: noon}})
+	var got []string
+	for _, f := range active {
+		got = append(got, f.Subject)
+	}
+	if !slices.Equal(got, []string{"critical", "old warning", "young warning", "info"}) {
+		t.Errorf("order %v", got)
+	}
+}
+
+// A threshold of the configuration moves the moment at which a finding is raised.
+func TestEngineThreshold(t *testing.T) {
+	s := healthy()
+	s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-30*time.Second), noon.Add(-30*time.Second)
+	for limit, want := range map[float64]bool{20: true, 60: false} {
+		active, _, _ := New(metrics.Config{Thresholds: map[string]float64{"hung_s": limit}}).Eval(Input{Snap: s})
+		if got := slices.ContainsFunc(active, func(f metrics.Finding) bool { return f.ID == "server-hung" }); got != want {
+			t.Errorf("hung_s = %g: raised %v after 30 s", limit, got)
+		}
+	}
+}
+
+// What another host saves is an entry of what cannot be told, with what would.
+func TestNothingSavedCannotBeTold(t *testing.T) {
+	s := healthy()
+	s.Datasets, s.Job = nil, metrics.Job{}
+	s.Servers[0].Started = noon.Add(-time.Hour)
+	s.Clients = []metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "remote"}}
+	active, _, cannot := New(metrics.Config{}).Eval(Input{Snap: s})
+	if slices.ContainsFunc(active, func(f metrics.Finding) bool { return f.ID == "nothing-saved" }) ||
+		!slices.ContainsFunc(cannot, func(c metrics.CannotTell) bool { return c.What == "whether rows are saved" && c.Tell != "" }) {
+		t.Errorf("raised %v, cannot tell %v", active, cannot)
+	}
+}

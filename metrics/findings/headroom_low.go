@@ -11,7 +11,7 @@ var headroomLow = Detector{
 	ID:    "headroom-low",
 	Means: "Little GPU memory was left when the server had captured its graphs. A large prefill may run out of memory.",
 	Needs: "the start-up section of the server's log (available_gpu_mem after capture)",
-	When:  "Below 5 GiB on cards above 60 GiB (warning), below 1.5 GiB (critical). Lowered one step once 1,000 requests finished. What is free later (the lowest since ready) is shown and never judged.",
+	When:  "Below 5 GiB on cards above 60 GiB (warning), below 1.5 GiB (critical). Lowered one step once 2,000 full prefills (chunked-prefill-size tokens) held; how many the log told is shown. What is free later (the lowest since ready) is shown and never judged.",
 	Do:    "Lower --mem-fraction-static in steps of 0.01, or --chunked-prefill-size.",
 	Clear: 10 * time.Second,
 	Check: func(in *Input, out *Output) {
@@ -37,6 +37,9 @@ var headroomLow = Detector{
 			if v.Engine == "vllm" {
 				c.Advice = "lower --gpu-memory-utilization, or --max-num-batched-tokens"
 			}
+			if v.FullPrefills.Known {
+				c.Evidence = append(c.Evidence, figureEvidence(metrics.Count(v.FullPrefills.V)+" full prefills held", v.FullPrefills))
+			}
 			if g := lowestFree(in); g != nil {
 				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("lowest since ready %s, on GPU %d", mib(g.MemLowest.V), g.Index), g.MemLowest))
 			}
@@ -53,7 +56,7 @@ func headroomSeverity(in *Input, v *metrics.Server) metrics.Severity {
 	case v.Headroom.V < in.Threshold("headroom_warning_gib") && bigCards(in):
 		sev = metrics.SeverityWarning
 	}
-	if sev > metrics.SeverityNone && v.Finished.Known && v.Finished.V >= in.Threshold("headroom_proven_rows") {
+	if sev > metrics.SeverityNone && v.FullPrefills.Known && v.FullPrefills.V >= in.Threshold("headroom_proven_prefills") {
 		sev--
 	}
 	return sev

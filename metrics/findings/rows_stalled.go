@@ -12,7 +12,7 @@ var rowsStalled = Detector{
 	ID:    "rows-stalled",
 	Means: "The server finishes requests but rows do not reach the file.",
 	Needs: "finished requests (/metrics or access lines) and a dataset",
-	When:  "No growth for 5 times the usual gap between growths and at least a minute while requests finish; or finished requests run ahead of landed rows beyond what the writer holds back. Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes (warning). Quiet in the first generation after a start, and for writers that write in batches.",
+	When:  "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes (warning). Quiet in the first generation after a start, and for writers that write in batches.",
 	Do:    "By cause: start the client again, free the disk, or look at the file that grows instead.",
 	For:   20 * time.Second,
 	Clear: 20 * time.Second,
@@ -21,7 +21,7 @@ var rowsStalled = Detector{
 			clientIdle(in, out)
 		}
 		v := in.generating()
-		if v == nil || v.Gen.Ramp || !v.Finished.Known {
+		if v == nil || v.Gen.Ramp {
 			return // in the ramp the first requests are still under way
 		}
 		for i := range in.Snap.Datasets {
@@ -36,6 +36,11 @@ var rowsStalled = Detector{
 			still := in.now().Sub(d.Grew)
 			j := in.Snap.Job
 			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.Threshold("stalled_behind")
+			if !v.Finished.Known && v.Gen.Settled.Known && d.Gap > 0 {
+				// Nothing counts what finishes. Tokens flow at a settled level, so that
+				// requests do, and the file had a habit.
+				limit, behind = max(2*limit, in.seconds("stalled_uncounted_s")), true
+			}
 			if still < limit || !behind {
 				continue
 			}
@@ -48,6 +53,11 @@ var rowsStalled = Detector{
 					{Text: "last row at " + in.clock(d.Grew) + usually(d.Gap), Source: "row count", At: d.Grew},
 					figureEvidence(fmt.Sprintf("%s requests finished, %s rows landed", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
 				},
+			}
+			if !v.Finished.Known {
+				c.Severity = metrics.SeverityWarning
+				c.Title = fmt.Sprintf("no row in %s for %s while %s tok/s flow", base(d.Path), metrics.Age(still), metrics.Rate(v.Gen.Now.V))
+				c.Evidence[1] = figureEvidence(metrics.Rate(v.Gen.Now.V)+" tok/s; what finishes is counted by neither the log nor /metrics", v.Gen.Now)
 			}
 			explainStall(in, d, &c)
 			out.Raise(c)
