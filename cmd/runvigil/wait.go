@@ -111,7 +111,7 @@ func (w *waiting) reached(s *metrics.Snapshot) (code int, over bool) {
 		return waitReached, true
 	}
 	if w.settled && slices.ContainsFunc(s.Servers, func(v metrics.Server) bool {
-		return v.Gen.Settled.Known && v.State != metrics.ServerDown
+		return v.Gen.Settled.Known && v.State == metrics.ServerServing
 	}) {
 		return waitReached, true
 	}
@@ -145,9 +145,13 @@ func wait(ctx context.Context, o *options, name string, w *waiting, limit time.D
 	c := newClock()
 	var last *metrics.Snapshot
 	code, over := 0, false
+	// Before the first look is complete nothing is told: a log alone speaks of
+	// servers that are gone.
+	looked, begun := false, c.now()
 	s := newSession(c, newLive(n, c, nil), func(snap *metrics.Snapshot) {
 		last = snap
-		if over {
+		looked = looked || c.now().Sub(begun) > lookLimit
+		if over || !looked {
 			return
 		}
 		if code, over = w.reached(snap); over {
@@ -160,6 +164,10 @@ func wait(ctx context.Context, o *options, name string, w *waiting, limit time.D
 		if _, down := seen.failed(); down && !seen.session {
 			cancel()
 		}
+	}
+	s.wanted = func(wants []metrics.Want) {
+		seen.want(wants, c.now())
+		looked = looked || seen.complete(c.now())
 	}
 	if err := s.run(ctx, n.frames(c.now())); err != nil {
 		return unreachable(n, err)

@@ -16,6 +16,8 @@ func TestWaiting(t *testing.T) {
 	settled := metrics.Server{State: metrics.ServerServing, Gen: metrics.GenRate{Settled: metrics.Fixed(604, t0, "log")}}
 	gone := settled
 	gone.State = metrics.ServerDown
+	rests := settled
+	rests.State = metrics.ServerIdle
 	snap := func(after time.Duration, fs []metrics.Finding, servers ...metrics.Server) *metrics.Snapshot {
 		return &metrics.Snapshot{At: t0.Add(after), Link: up, Findings: fs, Servers: servers}
 	}
@@ -32,6 +34,7 @@ func TestWaiting(t *testing.T) {
 	}{
 		{"settled", []string{"settled"}, []*metrics.Snapshot{snap(0, nil, settled)}, waitReached, true},
 		{"a level of a server that is gone", []string{"settled"}, []*metrics.Snapshot{snap(0, nil, gone)}, 0, false},
+		{"a level of before, and no work now", []string{"settled"}, []*metrics.Snapshot{snap(0, nil, rests)}, 0, false},
 		{"done", []string{"done"}, []*metrics.Snapshot{done}, waitReached, true},
 		{"done by the finding", []string{"done"}, []*metrics.Snapshot{snap(0, []metrics.Finding{{ID: "job-done"}})}, waitReached, true},
 		{"critical", []string{"critical"}, []*metrics.Snapshot{snap(0, []metrics.Finding{bad})}, waitReached, true},

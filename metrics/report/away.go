@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -24,8 +25,10 @@ type Away struct {
 	Findings  []AwayFinding `json:"findings"`
 	Incidents []AwayEvent   `json:"incidents"`
 	Now       []string      `json:"what_to_do_now"`
-	// GenTPS is tok/s in equal parts of the span, null where nothing is known.
-	GenTPS []*float64 `json:"gen_tps"`
+	// GenTPS is tok/s in equal parts of the time from GenFrom on, null where nothing
+	// is known. GenFrom is From, or the time at which tok/s begins to be known.
+	GenTPS  []*float64 `json:"gen_tps"`
+	GenFrom time.Time  `json:"gen_tps_from"`
 
 	zone *time.Location
 }
@@ -100,8 +103,11 @@ type AwayEvent struct {
 	Text string    `json:"text"`
 }
 
-// graphParts is how many columns the graph has.
-const graphParts = 60
+// graphParts is how many columns the graph has, and graphLeast what it spans at least.
+const (
+	graphParts = 60
+	graphLeast = 10 * time.Minute
+)
 
 // NewAway tells the last span before the snapshot's time.
 func NewAway(s *metrics.Snapshot, span time.Duration) Away {
@@ -139,7 +145,7 @@ func NewAway(s *metrics.Snapshot, span time.Duration) Away {
 	}
 	if len(a.Now) == 0 {
 		for _, f := range s.Findings {
-			if f.Advice != "" && !f.Acked {
+			if f.Advice != "" && !f.Acked && !strings.HasPrefix(f.Advice, "nothing to do") {
 				a.Now = append(a.Now, f.Title+": "+f.Advice)
 			}
 		}
@@ -229,18 +235,27 @@ func (a *Away) yield(s *metrics.Snapshot, span time.Duration) AwayYield {
 	const parts = 720
 	width := metrics.Step(span, parts)
 	var tokens float64
-	known := 0
+	known, first := 0, parts
 	sums := make([]float64, graphParts)
 	have := make([]bool, graphParts)
 	for i := range s.Servers {
 		series := s.Series[metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: s.Servers[i].ID}]
-		for _, b := range series.Columns(s.At, span, parts) {
+		for j, b := range series.Columns(s.At, span, parts) {
 			if b.N > 0 {
 				tokens += b.Mean() * width.Seconds()
 				known++
+				first = min(first, j)
 			}
 		}
-		for j, b := range series.Columns(s.At, span, graphParts) {
+	}
+	drawn := span
+	if first < parts {
+		drawn = min(span, max(time.Duration(parts-first)*width, graphLeast))
+	}
+	a.GenFrom = s.At.Add(-drawn).UTC()
+	for i := range s.Servers {
+		series := s.Series[metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: s.Servers[i].ID}]
+		for j, b := range series.Columns(s.At, drawn, graphParts) {
 			if b.N > 0 {
 				sums[j], have[j] = sums[j]+b.Mean(), true
 			}

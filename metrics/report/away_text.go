@@ -129,7 +129,11 @@ func (s AwayStart) text(a Away) string {
 	}
 	switch {
 	case s.Settled != nil:
-		out += fmt.Sprintf(", settled at %s ± %s tok/s", metrics.Count(*s.Settled), text(s.Spread, metrics.Rate))
+		out += ", settled at " + metrics.Count(*s.Settled)
+		if s.Spread != nil {
+			out += " ± " + metrics.Rate(*s.Spread)
+		}
+		out += " tok/s"
 	case s.Peak != nil:
 		out += ", never settled"
 	}
@@ -182,7 +186,7 @@ func (a Away) graph() string {
 		b.WriteString(strings.TrimRight(string(row), " ") + "\n")
 	}
 	b.WriteString("       +" + strings.Repeat("-", graphParts) + "\n")
-	from, to := a.clock(a.From), a.clock(a.To)
+	from, to := a.clock(a.GenFrom), a.clock(a.To)
 	fmt.Fprintf(&b, "        %s%s%s\n", from, strings.Repeat(" ", max(1, graphParts-len(from)-len(to))), to)
 	return b.String()
 }

@@ -65,14 +65,14 @@ func Line(s *metrics.Snapshot) string {
 	if s.Job.PerMin.Known {
 		parts = append(parts, metrics.Rate(s.Job.PerMin.V)+"/min")
 	}
-	if v := s.Server(); v != nil && v.Gen.Now.Known {
+	if v := s.Server(); v != nil && v.Gen.Now.Known && !v.Gen.Now.Stale(s.At) {
 		tps := metrics.Rate(v.Gen.Now.V) + " tok/s"
 		if v.Gen.Ramp {
 			tps += " (ramp)"
 		}
 		parts = append(parts, tps)
 	}
-	if v := s.Server(); v != nil && v.Running.Known && v.Queued.Known {
+	if v := s.Server(); v != nil && v.Running.Known && v.Queued.Known && !v.Running.Stale(s.At) {
 		parts = append(parts, metrics.Count(v.Running.V)+"+"+metrics.Count(v.Queued.V))
 	}
 	if s.Job.ETA.Known {

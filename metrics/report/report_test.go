@@ -210,6 +210,19 @@ func TestLineBeginsWithVerdict(t *testing.T) {
 	}
 }
 
+// What a server did last is no figure of the present.
+func TestLineOfADeadServer(t *testing.T) {
+	s := story()
+	v := s.Server()
+	v.State = metrics.ServerDown
+	for _, f := range []*metrics.Figure{&v.Gen.Now, &v.Running, &v.Queued} {
+		f.At, f.Every = s.At.Add(-5*time.Minute), 1
+	}
+	if got := Line(s); strings.Contains(got, "tok/s") || strings.Contains(got, "+") {
+		t.Errorf("line %q", got)
+	}
+}
+
 // The reason of a node that cannot be reached is not cut: what to do may stand
 // at its end.
 func TestLineTellsTheWholeReason(t *testing.T) {
