@@ -137,7 +137,7 @@ func TestHelpShowsOnlyWhatWorks(t *testing.T) {
 				if b.name == "later" || b.name == "now" {
 					d.Press(",", ",")
 				}
-				if !slices.ContainsFunc(helpLines(d.m), func(l line) bool { return len(l) > 2 && l[2].s == b.help }) {
+				if !slices.ContainsFunc(helpLines(d.m, 200), func(l line) bool { return len(l) > 2 && l[2].s == b.help }) {
 					return
 				}
 				d.m.dirty = true

@@ -192,7 +192,11 @@ func (d *rowDialog) draw(_ *Model, screen area) {
 	if d.r.Torn {
 		title += "  a further row is not ended"
 	}
-	a := popup(screen, max(screen.w()-6, 20), max(screen.h()-6, 6), title, stAccent)
+	w, h := screen.w(), screen.h()
+	if w >= 60 && h >= 20 {
+		w, h = w-6, h-6
+	}
+	a := popup(screen, w, h, title, stAccent)
 	lines := d.lines(a.w())
 	d.top = max(min(d.top, len(lines)-a.h()+1), 0)
 	for i := d.top; i < len(lines) && i-d.top < a.h()-1; i++ {

@@ -105,8 +105,12 @@ func (d *palette) draw(m *Model, screen area) {
 		}
 		bg := st.bg
 		a.cut(0, y, 16, b.name, st.bold())
-		a.cut(17, y, 9, b.show, stAccent.on(bg))
-		a.cut(27, y, a.w()-27, b.help, stDim.on(bg))
+		x := 17
+		if a.w() >= 60 {
+			a.cut(x, y, 9, b.show, stAccent.on(bg))
+			x += 10
+		}
+		a.cut(x, y, a.w()-x, b.help, stDim.on(bg))
 		if i == d.sel && !m.colours() {
 			a.put(16, y, "<", stStrong)
 		}
@@ -233,8 +237,16 @@ func (d *palette) cursor() (x, y int, ok bool) { return d.in.cursor() }
 // helpDialog lists the keys that work where it was opened.
 type helpDialog struct{ top int }
 
-// helpLines are the bindings of a view, group by group.
-func helpLines(m *Model) []line {
+// helpLines are the bindings of a view, group by group, in w cells: where they
+// are few, a group and a key have lines of their own.
+func helpLines(m *Model, w int) []line {
+	label, name := 8, 11
+	switch {
+	case w < 34:
+		label, name = 0, 0
+	case w < 60:
+		label = 0
+	}
 	var out []line
 	view := m.topName()
 	for _, g := range groups {
@@ -246,22 +258,38 @@ func helpLines(m *Model) []line {
 			if m.bindingFor(b.keys[0]) == nil || m.bindingFor(b.keys[0]).name != b.name {
 				continue
 			}
-			label := ""
+			head := ""
 			if first {
-				label, first = g, false
+				head, first = g, false
 				if len(out) > 0 {
 					out = append(out, nil)
 				}
+				if label == 0 {
+					out = append(out, line{sp(g, stStrong)})
+				}
 			}
-			out = append(out, line{sp(padRight(label, 8), stStrong), sp(padRight(b.show, 11), stAccent.bold()), sp(b.help, stText)})
+			key := line{sp(padRight(head, label), stStrong), sp(padRight(b.show, name), stAccent.bold())}
+			if name == 0 {
+				out = append(out, line{sp(b.show, stAccent.bold())})
+				key = line{sp(" ", stText)}
+			}
+			for _, row := range wrap(b.help, max(w-key.width(), 10), 4) {
+				out = append(out, append(key[:len(key):len(key)], sp(row, stText)))
+				key = line{sp(strings.Repeat(" ", key.width()), stText)}
+			}
 		}
 	}
 	return out
 }
 
 func (d *helpDialog) draw(m *Model, screen area) {
-	lines := helpLines(m)
-	a := popup(screen, 88, min(len(lines)+2, screen.h()-2), "keys in "+m.topName()+"   (esc leaves, j k scroll, : finds all commands)", stAccent)
+	w := min(88, screen.w())
+	lines := helpLines(m, w-4)
+	h := screen.h()
+	if h >= 12 {
+		h -= 2
+	}
+	a := popup(screen, w, min(len(lines)+2, h), "keys in "+m.topName()+"   (esc leaves, j k scroll, : finds all commands)", stAccent)
 	d.top = max(min(d.top, len(lines)-a.h()), 0)
 	for i := d.top; i < len(lines) && i-d.top < a.h(); i++ {
 		a.line(0, i-d.top, a.w(), lines[i])

@@ -154,6 +154,9 @@ func overviewKeys() []binding {
 		out = append(out, binding{
 			name: "pane-" + key, keys: []string{key}, show: key, views: []string{viewOverview}, group: "Look",
 			help: "focus the pane " + paneTitles[p], do: func(m *Model, _ string) tea.Cmd {
+				if m.layout.Rect[p].Empty() {
+					return m.open(zoomTo[p]) // there is no room for the pane, but for its view
+				}
 				m.focusOn(p)
 				return nil
 			},

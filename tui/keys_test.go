@@ -293,6 +293,30 @@ func TestPaletteAndHelp(t *testing.T) {
 	})
 }
 
+// On the smallest screens too: what each key does can be read, and a digit whose
+// pane has no room opens its view.
+func TestSmallScreens(t *testing.T) {
+	for _, size := range [][2]int{{40, 12}, {20, 6}} {
+		drive(t, size[0], size[1], sceneSettled(), func(d *driver) {
+			var seen strings.Builder
+			d.Press("?")
+			for range 120 {
+				seen.WriteString(d.Screen())
+				d.Press("j")
+			}
+			text := strings.Join(strings.Fields(strings.NewReplacer("│", " ", "▼", " ").Replace(seen.String())), " ")
+			for _, want := range []string{"focus the pane GPUs", "shift+tab", "what is wrong"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%v: help does not tell %q", size, want)
+				}
+			}
+			d.Press("esc", "t").See("604").Press("esc")
+		})
+	}
+	drive(t, 20, 6, sceneSettled(), func(d *driver) { d.Press("3", "4").See("─ GPUs").Press("esc", "5").See("─ findings") })
+	drive(t, 40, 12, sceneSettled(), func(d *driver) { d.Press("t").See("breaks a guard").Press("v").See("client 206570 sta") })
+}
+
 func TestMouse(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		gpu := d.m.layout.Rect[PaneGPU]

@@ -243,7 +243,7 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	case b.apart:
 		state = sp("far back, G follows", stWarn)
 	case v.back:
-		state = sp(plural(max(end-v.top-v.page, 0), "line")+" below, G follows", stWarn)
+		state = sp(commas(int64(max(end-v.top-v.page, 0)))+" below, G follows", stWarn)
 	case !m.at.IsZero():
 		state = sp("as it was", stInfo)
 	}
@@ -273,7 +273,11 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 		mode = "wrapped"
 	}
 	segs = append(segs, seg{5, line{sp(mode, stDim)}})
-	a.fit(1, 0, a.w()-2, 3, segs...)
+	gap := 3
+	if a.w() < 60 {
+		gap = 2
+	}
+	a.fit(1, 0, a.w()-2, gap, segs...)
 }
 
 func (v *logView) move(m *Model, d motion) tea.Cmd {

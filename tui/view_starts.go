@@ -133,10 +133,14 @@ func (v *startsView) draw(m *Model, a area) {
 	}
 	p := m.pen()
 	cols := []col{{"", 1, false}, {"#", 3, true}, {"when", 9, false}, {"flags that differ", 20, false}, {"settled", 10, true}, {"peak", 6, true}, {"run", 4, true}, {"queue", 5, true}, {"capacity", 8, true}, {"free", 5, true}, {"how it went", 0, false}}
-	narrow := a.w() < 100
-	if narrow {
-		cols = []col{cols[0], cols[1], {"flags that differ", 19, false}, cols[4], cols[8], {"how it went", 0, false}}
+	pick := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	switch {
+	case a.w() < 60:
+		pick = []int{1, 4, 10}
+	case a.w() < 100:
+		cols[3].w, pick = 19, []int{0, 1, 3, 4, 8, 10}
 	}
+	cols = picked(cols, pick)
 	h := min(len(rows)+1, max(a.h()/2, 3))
 	m.table(a.sub(0, 0, a.w(), h), cols, len(rows), &v.list, func(i int) []span {
 		r := &rows[i]
@@ -161,10 +165,7 @@ func (v *startsView) draw(m *Model, a area) {
 		}
 		cells := []span{mark, sp(no, stDim), sp(p.clock(r.At), stText), sp(label, stText), settled, sp(opt(r.Peak, metrics.Count), stDim), sp(opt(r.Running, whole), stText), sp(opt(r.Queued, whole), stText),
 			sp(opt(r.Capacity, metrics.Count), stText), sp(opt(r.HeadroomGB, two), stText), out}
-		if narrow {
-			return []span{cells[0], cells[1], cells[3], cells[4], cells[8], cells[10]}
-		}
-		return cells
+		return picked(cells, pick)
 	})
 	b := a.sub(1, h+1, a.w()-2, a.h()-h-1)
 	if pair, ok := v.pair(m.snap); ok {

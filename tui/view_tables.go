@@ -273,11 +273,22 @@ func (v *eventsView) draw(m *Model, a area) {
 	}
 	p := m.pen()
 	ev := m.snap.Events
-	cols := []col{{"when", 12, false}, {"ago", 9, true}, {"what", 9, false}, {"", 0, false}}
+	cols, pick := []col{{"when", 12, false}, {"ago", 9, true}, {"what", 9, false}, {"", 0, false}}, []int{0, 1, 2, 3}
+	switch {
+	case a.w() < 30:
+		pick = []int{3}
+	case a.w() < 60:
+		cols[0].w, pick = 9, []int{0, 3}
+	}
+	cols = picked(cols, pick)
 	m.table(a, cols, len(ev), &v.list, func(i int) []span {
 		e := &ev[len(ev)-1-i]
 		mark := markOf(m.snap, e)
-		return []span{sp(p.clock(e.At), stText), sp(p.age(e.At), stDim), sp(mark.sign+" "+e.Kind, mark.st), sp(eventText(e), stText)}
+		text := sp(eventText(e), stText)
+		if len(pick) < 4 {
+			text.s = mark.sign + " " + text.s
+		}
+		return picked([]span{sp(p.clock(e.At), stText), sp(p.age(e.At), stDim), sp(mark.sign+" "+e.Kind, mark.st), text}, pick)
 	})
 }
 
