@@ -95,7 +95,8 @@ func (l *Launch) inherited(p parts) {
 		if err != nil || num <= 2 || mine[n] == target {
 			continue
 		}
-		shared := parent[n] == target && !strings.HasPrefix(target, "anon_inode:") && target != "/dev/null"
+		// A language's runtime opens the limits of its control group in each process.
+		shared := parent[n] == target && !strings.HasPrefix(target, "anon_inode:") && !strings.HasPrefix(target, "/sys/") && target != "/dev/null"
 		named := slices.ContainsFunc(l.Argv, func(a string) bool {
 			return strings.HasSuffix(a, "/dev/fd/"+n) || strings.HasSuffix(a, "/proc/self/fd/"+n)
 		})

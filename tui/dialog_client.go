@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -11,6 +12,7 @@ import (
 // clientDialog asks what becomes of the client, with what each choice loses.
 type clientDialog struct {
 	v       *reviewView
+	who     []string
 	choices []clientChoice
 }
 
@@ -27,7 +29,15 @@ func newClientDialog(m *Model, v *reviewView) *clientDialog {
 		o := v.opt
 		o.Client = c
 		p := v.planWith(m, o)
-		choice := clientChoice{key: string(c[0]), client: c, lines: p.ClientLosses()}
+		choice := clientChoice{key: string(c[0]), client: c}
+		for _, l := range p.ClientLosses() {
+			if !slices.Contains(d.who, l.Who) {
+				d.who = append(d.who, l.Who)
+			}
+			if !slices.Contains(choice.lines, l.What) { // several clients fare alike
+				choice.lines = append(choice.lines, l.What)
+			}
+		}
 		for _, r := range p.Refusals {
 			if r.Code == restart.RefusedClient {
 				choice.refused = r.Reason
@@ -40,6 +50,9 @@ func newClientDialog(m *Model, v *reviewView) *clientDialog {
 
 func (d *clientDialog) lines(w int) []line {
 	var out []line
+	for _, who := range d.who {
+		out = append(out, para(sp("", stText), 0, w, clean(who), stText)...)
+	}
 	for _, c := range d.choices {
 		key := stAccent
 		if c.refused != "" {

@@ -322,7 +322,13 @@ func (v *reviewView) works(m *Model) bool {
 // losses are what the confirmation says again: what is stopped and lost, and
 // what is known to go wrong.
 func (v *reviewView) losses(w int) []line {
-	out := diffLines(v.plan.Diff, w)
+	var out []line
+	for _, e := range v.edits {
+		if e.Kind == launch.TakeArgv {
+			out = append(out, line{sp("the ", stDim), sp(clean(e.String()), stStrong)})
+		}
+	}
+	out = append(out, diffLines(v.plan.Diff, w)...)
 	for _, o := range slices.Concat(v.judged.forecast.Outcomes, v.judged.forecast.Warnings) {
 		if o.Level >= metrics.SeverityCritical && v.draft != nil {
 			out = append(out, para(sp("✖", stCrit.bold()), 2, w, clean(o.Text), stCrit)...)
@@ -330,6 +336,9 @@ func (v *reviewView) losses(w int) []line {
 	}
 	for _, s := range v.plan.Stops {
 		out = append(out, para(sp("-", stWarn.bold()), 2, w, clean(s), stText)...)
+	}
+	if v.opt.Op == restart.Start {
+		out = append(out, line{sp("- ", stDim), sp("nothing is stopped: no server runs", stText)})
 	}
 	return out
 }

@@ -133,7 +133,7 @@ func (v *restartView) lines(m *Model, f *follow, w int) []line {
 	case text != "":
 		out = append(out, para(sp("●", stOK.bold()), 2, w, text, stStrong)...)
 		if f.starts() {
-			out = append(out, line{sp("  watch whether it holds: a tight launch ends with its first large prefill. ", stDim), sp("esc", stAccent.bold()), sp(" goes back", stDim)})
+			out = append(out, para(sp("", stDim), 2, w, "watch whether it holds: a tight launch ends with its first large prefill", stDim)...)
 		}
 	default:
 		out = append(out, line{sp("○ ", stInfo.bold()), sp("it goes on for "+took(max(s.At.Sub(f.begun), 0)), stStrong), sp("; leaving the screen does not stop it", stDim)})
@@ -200,6 +200,17 @@ func (v *restartView) phases(f *follow, s *metrics.Snapshot, p pen, w int) []lin
 		done[t.Name] = true
 		row("✓", stOK, clean(t.Name), took(t.Took), than(t.Name))
 	}
+	token := func() {
+		switch {
+		case f.ready && !f.readyAt.IsZero():
+			row("✓", stOK, "one real token", took(max(f.readyAt.Sub(f.begun), 0)), "   since it was "+map[bool]string{true: "begun", false: "confirmed"}[f.others])
+		case f.active():
+			row("○", stInfo, "one real token", metrics.Dash, "   "+truncate(f.waits, max(w-40, 8)))
+		}
+	}
+	if srv.State == metrics.ServerDown {
+		token() // what was reached before it ended
+	}
 	switch {
 	case srv.State == metrics.ServerDown:
 		row("✖", stCrit, "ended", p.recent(srv.Ended), " ago")
@@ -215,11 +226,8 @@ func (v *restartView) phases(f *follow, s *metrics.Snapshot, p pen, w int) []lin
 	default:
 		row("✓", stOK, "ready", took(srv.Phase.Ready.Sub(srv.Started)), expectedText(srv.Phase.Expected))
 	}
-	switch {
-	case f.ready && !f.readyAt.IsZero():
-		row("✓", stOK, "one real token", took(max(f.readyAt.Sub(f.begun), 0)), "   since it was confirmed")
-	case f.active():
-		row("○", stInfo, "one real token", metrics.Dash, "   "+truncate(f.waits, max(w-40, 8)))
+	if srv.State != metrics.ServerDown {
+		token()
 	}
 	if srv.Capacity.Known {
 		out = append(out, line{sp("  capacity ", stDim), sp(metrics.Count(srv.Capacity.V), stStrong), sp(forecastText(f.forecast.Capacity, metrics.Count), stDim),

@@ -142,6 +142,10 @@ func (v *startsView) draw(m *Model, a area) {
 	}
 	cols = picked(cols, pick)
 	h := min(len(rows)+1, max(a.h()/2, 3))
+	pair, paired := v.pair(m.snap)
+	if paired { // the comparison is seen as a whole before the table is
+		h = min(h, max(a.h()-len(pairLines(pair, a.w()-2))-2, 5))
+	}
 	m.table(a.sub(0, 0, a.w(), h), cols, len(rows), &v.list, func(i int) []span {
 		r := &rows[i]
 		no, mark := "", sp("", stText)
@@ -168,7 +172,7 @@ func (v *startsView) draw(m *Model, a area) {
 		return picked(cells, pick)
 	})
 	b := a.sub(1, h+1, a.w()-2, a.h()-h-1)
-	if pair, ok := v.pair(m.snap); ok {
+	if paired {
 		drawLines(b, pairLines(pair, b.w()), 0)
 		return
 	}

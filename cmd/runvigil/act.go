@@ -445,8 +445,8 @@ func (a *act) askClient() error {
 		in := a.input
 		in.Options.Client = c
 		p := restart.New(in)
-		for _, text := range p.ClientLosses() {
-			fmt.Fprintf(out, "  %-8s %s\n", c, text)
+		for _, l := range p.ClientLosses() {
+			fmt.Fprintf(out, "  %-8s %s\n", c, l)
 		}
 		for _, r := range p.Refusals {
 			if r.Code == restart.RefusedClient {

@@ -256,3 +256,43 @@ func TestSystemKilledAtEachStep(t *testing.T) {
 		t.Errorf("%v are left", left)
 	}
 }
+
+// A screen that is opened while a restart goes on, which a command line began that
+// was killed, finds it and follows it to a token.
+func TestSystemReopenedScreenFollows(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	n := newActNode(t)
+	n.serve("--loads", "4", "--drains", "15")
+	cmd := n.cmd("restart", n.Alias, "--set", "mem-fraction-static=0.66", "--yes")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for seen := false; !seen && lines.Scan(); {
+		seen = strings.Contains(lines.Text(), " term set=")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+
+	run := filepath.Join(t.TempDir(), "run") // a shell in tmux has a PATH of its own
+	if err := os.WriteFile(run, []byte(fmt.Sprintf("#!/bin/sh\nexport '%s'\nexec %s %s\n", n.env[0], n.bin, n.Alias)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	term := newTerminal(t, 120, 40, nil)
+	term.keys(run, "Enter")
+	term.wait("R restart: SIGTERM was sent", 20*time.Second)
+	term.keys("R")
+	term.wait("restart the server  by root since", 5*time.Second)
+	term.wait("--mem-fraction-static unset → 0.66", 5*time.Second)
+	term.wait("the new server runs: process", 30*time.Second)
+	term.wait("done: one real token came back", 30*time.Second)
+	n.onlyServer("--mem-fraction-static 0.66")
+	term.keys("q", "q")
+	term.wait("shell>", 10*time.Second)
+}

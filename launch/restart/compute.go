@@ -195,30 +195,40 @@ func (p *Plan) loss(s *metrics.Server) {
 	default:
 		p.Stops = append(p.Stops, inFlight+": lost, as far as they do not end while the server shuts down")
 	}
-	p.Stops = append(p.Stops, p.ClientLosses()...)
+	for _, l := range p.ClientLosses() {
+		p.Stops = append(p.Stops, l.String())
+	}
 	if o.Drain > 0 && o.Client == ClientKeep && len(p.Clients) > 0 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the client stays and sends new requests: the drain will last its whole %s", o.Drain))
 	}
 }
 
-// ClientLosses says of each client what becomes of it and what that loses.
-func (p Plan) ClientLosses() []string {
-	o, out := p.Options, []string(nil)
+// ClientLoss is what becomes of a client and what that loses.
+type ClientLoss struct {
+	Who, What string
+}
+
+func (l ClientLoss) String() string { return l.Who + " " + l.What }
+
+// ClientLosses tells of each client of the server.
+func (p Plan) ClientLosses() []ClientLoss {
+	o, out := p.Options, []ClientLoss(nil)
 	for _, c := range p.Clients {
-		who := "client " + c.Name
+		l := ClientLoss{Who: "client " + c.Name}
 		if c.PID > 0 {
-			who = fmt.Sprintf("client %d (%s)", c.PID, c.Name)
+			l.Who = fmt.Sprintf("client %d (%s)", c.PID, c.Name)
 		}
 		switch {
 		case o.Client == ClientKeep:
-			out = append(out, who+" stays and sees errors until the new server answers; one that gives up after some retries skips rows")
+			l.What = "stays and sees errors until the new server answers; one that gives up after some retries skips rows"
 		case c.PID == 0:
-			out = append(out, who+" is on another machine: it cannot be stopped from here and sees errors")
+			l.What = "is on another machine: it cannot be stopped from here and sees errors"
 		case o.Client == ClientStop:
-			out = append(out, who+" is stopped before the server, with what it has not saved")
+			l.What = "is stopped before the server, with what it has not saved"
 		default:
-			out = append(out, who+" is stopped before the server, with what it has not saved, and started again behind the new one")
+			l.What = "is stopped before the server, with what it has not saved, and started again behind the new one"
 		}
+		out = append(out, l)
 	}
 	return out
 }

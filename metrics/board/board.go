@@ -53,8 +53,8 @@ type Board struct {
 	kernelLog kernel.Parser
 
 	events   []metrics.Event
-	restarts map[string]bool // ids of restarts that were followed here
-	launched map[string]bool // processes that they started, as boot:pid:start
+	restarts map[string]bool        // ids of restarts that were followed here
+	launched map[launched]time.Time // processes that they started, and when that was told
 	engine   *findings.Engine
 	active   []metrics.Finding // at the newest tick
 	history  []metrics.Finding
@@ -80,7 +80,7 @@ func New() *Board {
 		engine:   findings.New(metrics.Config{}),
 		bad:      map[metrics.Kind]string{},
 		restarts: map[string]bool{},
-		launched: map[string]bool{},
+		launched: map[launched]time.Time{},
 	}
 }
 

@@ -84,6 +84,13 @@ func (b *Board) applyProbe(f metrics.Frame, p metrics.ProbeFact) {
 	b.channels[f.Name] = c
 }
 
+// launched is a process that a restart started.
+type launched struct {
+	boot  string
+	pid   int
+	start int64
+}
+
 func (b *Board) applyJournal(f metrics.Frame) {
 	for line := range strings.Lines(string(f.Data)) {
 		text := metrics.Clean(strings.TrimRight(line, "\n"), 400)
@@ -94,7 +101,7 @@ func (b *Board) applyJournal(f metrics.Frame) {
 		b.restarts[f.Name] = true
 		l, err := metrics.ParseJournalLine(line)
 		if pid, start, ok := l.Process("pid"); err == nil && ok && l.Step == metrics.JournalStarted {
-			b.launched[b.session.BootID+":"+procID(pid, start)] = true
+			b.launched[launched{b.session.BootID, pid, start}] = f.At
 		}
 	}
 }
@@ -110,7 +117,7 @@ func (b *Board) ours(pid int) (ours bool, through string) {
 		if through == "" {
 			through, _, _ = cutLast(p.Env["RUNVIGIL_START"], "-")
 		}
-		if b.launched[b.session.BootID+":"+procID(p.PID, p.Start)] {
+		if _, told := b.launched[launched{b.session.BootID, p.PID, p.Start}]; told {
 			ours = true
 		}
 		pid = p.PPID

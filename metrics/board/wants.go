@@ -299,7 +299,17 @@ func metricsOff(s *serverState, sec *section) bool {
 	return s.s.Engine == "sglang" && sec != nil && sec.flags["enable_metrics"] == "False"
 }
 
+// soughtFor is how long a process that a restart started is looked for.
+const soughtFor = time.Minute
+
 func (b *Board) wantPIDs(want func(metrics.Want)) {
+	// What a restart has just started is no process yet that a scan has found; a
+	// want that is new makes the probe look at once.
+	for _, l := range slices.SortedFunc(maps.Keys(b.launched), func(x, y launched) int { return x.pid - y.pid }) {
+		if p, found := b.procs[l.pid]; (!found || p.Start != l.start) && l.boot == b.session.BootID && b.present().Sub(b.launched[l]) < soughtFor {
+			want(metrics.Want{Kind: metrics.WantPID, PID: l.pid, Every: aliveEvery})
+		}
+	}
 	for _, s := range b.servers {
 		if !s.alive() {
 			continue

@@ -335,3 +335,25 @@ func TestConfiguredEndpoint(t *testing.T) {
 		t.Errorf("servers %+v", s)
 	}
 }
+
+// A server that a restart has just started is looked for at once, and not for ever.
+func TestStartedServerIsSought(t *testing.T) {
+	r := newRig(t)
+	r.tick(time.Second)
+	sought := func() bool {
+		return slices.ContainsFunc(r.b.Wants(), func(w metrics.Want) bool { return w.Kind == metrics.WantPID && w.PID == 77 })
+	}
+	if sought() {
+		t.Fatal("it is sought before anything was started")
+	}
+	r.b.Apply(metrics.Frame{Kind: metrics.KindJournal, Name: "1-ab", At: r.at, Data: []byte("1771931778 started pid=77:9 port=8000 launch=new\n")})
+	if !sought() {
+		t.Error("nobody looks for the server that was started")
+	}
+	for range 10 {
+		r.tick(8 * time.Second)
+	}
+	if sought() {
+		t.Error("it is sought for ever")
+	}
+}
