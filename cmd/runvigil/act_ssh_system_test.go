@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/runvigil/runvigil/remote/remotetest"
 )
@@ -42,7 +45,7 @@ func isolated(t *testing.T) bool {
 const actServer = `
 import argparse, http.server, os, signal, sys, time
 p = argparse.ArgumentParser()
-for f in ("--model-path", "--mem-fraction-static", "--loads", "--drains"): p.add_argument(f)
+for f in ("--model-path", "--mem-fraction-static", "--loads", "--drains", "--api-key"): p.add_argument(f)
 p.add_argument("--port", type=int)
 a = p.parse_args()
 def end(*x):
@@ -67,6 +70,18 @@ class H(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer.allow_reuse_address = True
 http.server.ThreadingHTTPServer(("127.0.0.1", a.port), H).serve_forever()
 `
+
+// zstdText unpacks a recording, which begins with a line of its own.
+func zstdText(raw []byte) (string, error) {
+	_, raw, _ = bytes.Cut(raw, []byte("\n"))
+	r, err := zstd.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
 
 // actNode is a node behind real OpenSSH with one server, seen by nothing else.
 type actNode struct {
@@ -295,4 +310,70 @@ func TestSystemReopenedScreenFollows(t *testing.T) {
 	n.onlyServer("--mem-fraction-static 0.66")
 	term.keys("q", "q")
 	term.wait("shell>", 10*time.Second)
+}
+
+// Secrets of the server and typed ones go through a whole restart, recorded and
+// watched, and are in nothing that this program wrote, here or there, but for what
+// the node keeps for itself.
+func TestSystemSecretsGoNowhere(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	const key, token, typed = "sk-PLANTED0123456789abcd", "hf_PLANTED0123456789abcdefgh", "TYPEDvalue0123456789"
+	n := newActNode(t)
+	t.Setenv("HF_TOKEN", token)
+	n.serve("--api-key", key)
+	if err := os.Unsetenv("HF_TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(n.state, "watched.rv")
+	record := n.cmd("record", n.Alias, "-o", file, "--for", "25s")
+	var said bytes.Buffer
+	record.Stdout, record.Stderr = &said, &said
+	if err := record.Start(); err != nil {
+		t.Fatal(err)
+	}
+	printed := n.do(0, "mem-fraction-static", "restart", n.Alias, "--set", "mem-fraction-static=0.7", "--env", "WANDB_API_KEY="+typed, "--dry-run", "--json")
+	printed += n.do(0, "it serves", "restart", n.Alias, "--set", "mem-fraction-static=0.7", "--env", "WANDB_API_KEY="+typed, "--yes")
+	printed += n.do(0, "0.70", "starts", n.Alias, "--json")
+	if err := record.Wait(); err != nil {
+		t.Errorf("record: %v %s", err, said.String())
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := zstdText(raw)
+	if err != nil || len(recorded) < 10_000 {
+		t.Fatalf("the recording: %d bytes, %v", len(recorded), err)
+	}
+	where := map[string]string{"what was printed": printed, "what record said": said.String(), "the recording": recorded, "sshd's log": n.Log()}
+	for _, root := range []string{n.state, filepath.Join(n.dir, ".cache"), n.dir} {
+		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			// The node keeps them for a start, readable by this login only.
+			if err != nil || d.IsDir() || path == file || strings.Contains(path, "/saved/") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			where[path] = string(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(where) < 8 {
+		t.Errorf("only %d places were looked at", len(where))
+	}
+	for place, text := range where {
+		for _, secret := range []string{key, token, typed} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s holds %s", place, secret)
+			}
+		}
+	}
+	s := n.servers()
+	if len(s) != 1 || !strings.Contains(s[0], key) {
+		t.Errorf("the new server lost its key: %q", s)
+	}
 }
