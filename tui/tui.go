@@ -39,6 +39,11 @@ var ErrTerminal = errors.New("the terminal does not take output: its screen may 
 // leaveLimit is how long a terminal that takes no output may hold up the end.
 const leaveLimit = 2 * time.Second
 
+// writesPerSecond is how often the terminal may be written to: often enough for
+// a key to be seen within 50 ms, seldom enough that looking for changes costs
+// little over days.
+const writesPerSecond = 40
+
 // Run shows the screen on the terminal until the person quits or the context
 // ends. It always comes back: a terminal or a link that hangs is left behind
 // after leaveLimit.
@@ -52,7 +57,7 @@ func run(ctx context.Context, opt Options, in, out *os.File, extra ...tea.Progra
 	m := newModel(ctx, opt)
 	leaving := make(chan struct{})
 	options := append([]tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(writesPerSecond),
 		tea.WithFilter(func(_ tea.Model, msg tea.Msg) tea.Msg {
 			if _, ok := msg.(tea.QuitMsg); ok {
 				select {
