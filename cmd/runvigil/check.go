@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/board"
 	"github.com/runvigil/runvigil/metrics/report"
 )
 
@@ -88,12 +89,18 @@ func check(ctx context.Context, o *options, name string, f form, fresh bool) err
 // look visits a node once. A node that cannot be reached gives a snapshot that
 // says so, and no error.
 func look(ctx context.Context, n *node) (*metrics.Snapshot, error) {
+	return lookAfter(ctx, n, board.New())
+}
+
+// lookAfter is look on a board that knows what was seen before.
+func lookAfter(ctx context.Context, n *node, b *board.Board) (*metrics.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	c := newClock()
 	src := newLive(n, c, nil)
 	var last *metrics.Snapshot
 	s := newSession(c, src, func(snap *metrics.Snapshot) { last = snap })
+	s.board = b
 	seen := newFirstLook()
 	s.seen = func(f metrics.Frame) {
 		seen.see(f)
@@ -105,6 +112,7 @@ func look(ctx context.Context, n *node) (*metrics.Snapshot, error) {
 		seen.want(wants, c.now())
 		if seen.complete(c.now()) {
 			// Findings are judged at ticks: what came after the last one counts too.
+			b.CaughtUp()
 			s.board.Apply(metrics.Frame{Kind: metrics.KindTick, At: c.now()})
 			cancel()
 		}

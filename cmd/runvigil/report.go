@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/board"
 	"github.com/runvigil/runvigil/metrics/report"
 )
 
@@ -22,9 +24,10 @@ func newReport(o *options) *cobra.Command {
 requests finished, rows landed), rows by dataset, tok/s as a plain graph, starts
 and their levels, findings with their times, incidents.
 
-Of a NODE it knows what the node's own logs, files and processes still tell. Of a
-FILE made by record (or kept by a watcher, docs/notify.md) it knows all that was
-seen; the span ends with the recording.`,
+Of a NODE it knows what the node's own logs, files and processes still tell, and
+what a watcher has kept of it ([record] in the configuration, docs/notify.md):
+without one, findings that came and went are not known. Of a FILE made by record
+it knows all that was seen; the span ends with the recording.`,
 		Example: `  runvigil report gpu7 --since 12h
   runvigil report night.rv --markdown > night.md
   runvigil report gpu7 --json | jq .yield`,
@@ -36,7 +39,7 @@ seen; the span ends with the recording.`,
 			case since <= 0 || since > 75*time.Hour:
 				return usagef("--since is %s; it may be up to 75h", since)
 			}
-			snap, err := lookBack(cmd.Context(), o, args[0])
+			snap, err := lookBack(cmd.Context(), o, args[0], since)
 			if err != nil {
 				return err
 			}
@@ -50,8 +53,8 @@ seen; the span ends with the recording.`,
 }
 
 // lookBack gives the snapshot that a report is made from: of a recording's end,
-// else of a node that is asked now.
-func lookBack(ctx context.Context, o *options, name string) (*metrics.Snapshot, error) {
+// else of a node that is asked now, after what a watcher of it recorded.
+func lookBack(ctx context.Context, o *options, name string, since time.Duration) (*metrics.Snapshot, error) {
 	if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
 		return lastOf(ctx, name)
 	}
@@ -60,7 +63,11 @@ func lookBack(ctx context.Context, o *options, name string) (*metrics.Snapshot, 
 		return nil, err
 	}
 	defer n.close()
-	snap, err := look(ctx, n)
+	b := board.New()
+	if _, err := foldRecordings(ctx, o.file.Record.Rotation(), name, time.Now().Add(-since), b); err != nil {
+		slog.Warn("recordings", "error", err) // the node itself still tells what it can
+	}
+	snap, err := lookAfter(ctx, n, b)
 	if err != nil {
 		return nil, err
 	}

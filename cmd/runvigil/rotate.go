@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/runvigil/runvigil/cmd/runvigil/config"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/board"
 	"github.com/runvigil/runvigil/metrics/recording"
 )
 
@@ -154,35 +157,98 @@ func (r *rotating) prefix() string { return url.PathEscape(r.node) + "-" }
 
 // prune removes this node's oldest recordings beyond the bounds, never the open one.
 func (r *rotating) prune(now time.Time) {
-	entries, err := os.ReadDir(r.cfg.Dir)
+	list, err := keptRecordings(r.cfg.Dir, r.prefix())
 	if err != nil {
 		slog.Warn("look at recordings", "error", err)
 		return
 	}
-	type old struct {
-		path string
-		size int64
-		at   time.Time
-	}
-	var list []old
 	total := r.cfg.FileSize // what the open one may become
-	for _, e := range entries {
-		stamp, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".rv"), r.prefix())
-		at, err := time.Parse("20060102T150405.000Z", stamp)
-		if !ok || err != nil || !strings.HasSuffix(e.Name(), ".rv") || r.file != nil && e.Name() == filepath.Base(r.file.Name()) {
+	for _, o := range slices.Backward(list) {
+		if r.file != nil && o.path == r.file.Name() {
 			continue
 		}
-		if info, err := e.Info(); err == nil {
-			list = append(list, old{filepath.Join(r.cfg.Dir, e.Name()), info.Size(), at})
-		}
-	}
-	slices.SortFunc(list, func(a, b old) int { return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.path, b.path)) })
-	for _, o := range list {
 		total += o.size
 		if total > r.cfg.Total || now.Sub(o.at) > r.cfg.MaxAge {
 			if err := os.Remove(o.path); err != nil {
 				slog.Warn("remove an old recording", "error", err)
 			}
+		}
+	}
+}
+
+// keptRecording is one file of a watcher, which began at a time.
+type keptRecording struct {
+	path string
+	size int64
+	at   time.Time
+}
+
+// keptRecordings lists a node's files in a folder, oldest first.
+func keptRecordings(dir, prefix string) ([]keptRecording, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var list []keptRecording
+	for _, e := range entries {
+		stamp, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".rv"), prefix)
+		at, err := time.Parse("20060102T150405.000Z", stamp)
+		if !ok || err != nil || !strings.HasSuffix(e.Name(), ".rv") {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			list = append(list, keptRecording{filepath.Join(dir, e.Name()), info.Size(), at})
+		}
+	}
+	slices.SortFunc(list, func(a, b keptRecording) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.path, b.path)) })
+	return list, nil
+}
+
+// foldRecordings folds what a watcher of a node kept since a moment into a board,
+// file by file, and gives the time of the last frame; zero where nothing is kept.
+func foldRecordings(ctx context.Context, cfg config.Rotation, node string, since time.Time, b *board.Board) (last time.Time, err error) {
+	if cfg.Dir == "" {
+		return last, nil
+	}
+	list, err := keptRecordings(cfg.Dir, (&rotating{node: node}).prefix())
+	if errors.Is(err, fs.ErrNotExist) {
+		return last, nil
+	}
+	for i, k := range list {
+		if i+1 < len(list) && !list[i+1].at.After(since) {
+			continue // it ended before
+		}
+		if err = foldRecording(ctx, k.path, b, &last); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return last, fmt.Errorf("read what was recorded of %s: %w", node, err)
+	}
+	return last, nil
+}
+
+func foldRecording(ctx context.Context, path string, b *board.Board, last *time.Time) error {
+	r, file, err := openRecording(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	defer r.Close()
+	for {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
+			return nil // the newest one may still be written
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if !f.At.Before(*last) {
+			b.Apply(f)
+			*last = f.At
 		}
 	}
 }

@@ -173,6 +173,9 @@ func (b *Board) present() time.Time {
 // this machine slept, or the link is dead and nobody has noticed yet.
 func (b *Board) deafAfter() time.Duration { return max(catchUp, 3*b.cfg.Interval) }
 
+// CaughtUp says that what was missed while the node was not heard has been read.
+func (b *Board) CaughtUp() { b.relinked = time.Time{} }
+
 // hear notes that a frame came from the node.
 func (b *Board) hear(at time.Time) {
 	if last := b.link.LastData; b.link.Status == metrics.LinkUp && !last.IsZero() && at.Sub(last) > b.deafAfter() {

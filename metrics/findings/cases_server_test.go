@@ -205,6 +205,27 @@ func serverCases() []caseOf {
 				return 250
 			})
 		}, "", 0, "", nil, nil},
+		{"slower beside another process", func(s *metrics.Snapshot) {
+			slower(s)
+			s.GPUs[0].Procs = []metrics.GPUProc{{PID: 99, Name: "train", Owner: "other", MiB: fig(500)}}
+		}, "throughput-fell", warning, "", []string{"another process (99 train) is on GPU 0"}, nil},
+		{"slower without graphs", func(s *metrics.Snapshot) {
+			slower(s)
+			s.Servers[0].Graph, s.Servers[0].State = &no, metrics.ServerServing
+		}, "throughput-fell", warning, "", []string{"did not run in a captured graph"}, []string{"graph-off"}},
+		{"slower since fewer drafts are accepted", func(s *metrics.Snapshot) {
+			slower(s)
+			series(s, metrics.SeriesAcceptLen, "1:1", func(age time.Duration) float64 {
+				if age < 10*time.Minute {
+					return 1.6
+				}
+				return 3.1
+			})
+		}, "throughput-fell", warning, "", []string{"accepted less: 1.60 tokens a step"}, nil},
+		{"slower on an overloaded host", func(s *metrics.Snapshot) {
+			slower(s)
+			s.Sys.Load1, s.Sys.CPUs = fig(400), 128
+		}, "throughput-fell", warning, "", []string{"the host is overloaded: load 400 on 128 processors"}, nil},
 		{"slower since a GPU is hot", func(s *metrics.Snapshot) {
 			slower(s)
 			s.GPUs[0].Throttle, s.GPUs[0].Temp = []string{"HW Thermal Slowdown"}, fig(95)

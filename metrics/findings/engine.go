@@ -98,6 +98,7 @@ type Engine struct {
 	acks      map[key]metrics.Ack
 	history   []metrics.Finding
 	recent    map[key]metrics.Finding // cleared a moment ago, by their thing
+	heard     time.Time               // newest Eval that heard the node
 	cannot    []metrics.CannotTell    // at the newest Eval that heard the node
 }
 
@@ -168,7 +169,7 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 	if deaf {
 		cannot = append(cannot, e.cannot...)
 	} else {
-		e.cannot = slices.Clone(cannot)
+		e.cannot, e.heard = slices.Clone(cannot), now
 	}
 	for _, s := range e.states {
 		if s.raised && !s.expired {
@@ -271,6 +272,9 @@ func (e *Engine) miss(k key, s *state, d *Detector, now time.Time) {
 	}
 	if s.gone.IsZero() {
 		s.gone = now
+		if now.Sub(e.heard) >= d.Clear {
+			s.gone = e.heard // nobody looked for as long as it has to be gone
+		}
 	}
 	if now.Sub(s.gone) < d.Clear {
 		return

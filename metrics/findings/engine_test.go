@@ -214,3 +214,25 @@ func TestNothingSavedCannotBeTold(t *testing.T) {
 		t.Errorf("raised %v, cannot tell %v", active, cannot)
 	}
 }
+
+// A finding that was there before hours of which nothing is known, and is not now,
+// has ended.
+func TestEngineAfterAGap(t *testing.T) {
+	c := &Condition{Subject: "x", Severity: metrics.SeverityWarning}
+	e := newEngine(metrics.Config{}, one(Detector{Clear: 2 * time.Minute}, &c))
+	eval := func(at time.Duration) int {
+		active, _, _ := e.Eval(Input{Snap: &metrics.Snapshot{At: noon.Add(at)}})
+		return len(active)
+	}
+	eval(0)
+	c = nil
+	if eval(time.Second) != 1 {
+		t.Error("cleared at once")
+	}
+	c = &Condition{Subject: "x", Severity: metrics.SeverityWarning}
+	eval(2 * time.Second)
+	c = nil
+	if eval(3*time.Hour) != 0 {
+		t.Error("still there after three hours")
+	}
+}
