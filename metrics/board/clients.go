@@ -19,6 +19,7 @@ type clientState struct {
 	firstSeen time.Time
 	writes    []string
 	argvFiles []string
+	inputs    []string // of these, those whose flag is named for reading
 	endedAt   time.Time
 	kernel    *metrics.CauseFact // how the kernel, or the node's end, ended it
 	cpu       []cpuPoint         // the last coresSpan
@@ -250,16 +251,24 @@ func (c *clientState) scan(b *Board, at time.Time, p metrics.Proc, pids []int, p
 	}
 	slices.Sort(c.c.Ports)
 	slices.Sort(c.writes)
-	c.argvFiles = c.argvFiles[:0:0]
+	c.argvFiles, c.inputs = nil, nil
+	flag := ""
 	for _, a := range p.Argv[min(1, len(p.Argv)):] {
-		if _, v, ok := strings.Cut(a, "="); ok {
-			a = v
+		name, v, ok := strings.Cut(a, "=")
+		if ok {
+			a, flag = v, name
 		}
 		if isData(a) {
 			if !path.IsAbs(a) {
 				a = path.Join(p.Cwd, a)
 			}
 			c.argvFiles = append(c.argvFiles, a)
+			if namesInput(flag) {
+				c.inputs = append(c.inputs, a)
+			}
+		}
+		if flag = ""; strings.HasPrefix(a, "-") {
+			flag = a
 		}
 	}
 	file, note := b.logOf(p)
@@ -271,6 +280,26 @@ func (c *clientState) scan(b *Board, at time.Time, p metrics.Proc, pids []int, p
 	} else if file == "" && c.log == "" && len(b.cfg.ClientLogs) == 1 {
 		c.log = b.cfg.ClientLogs[0]
 	}
+}
+
+// namesInput tells the flags by which a client is told what to read.
+func namesInput(flag string) bool {
+	flag = strings.ToLower(strings.TrimLeft(flag, "-"))
+	switch flag {
+	case "i", "in", "src", "data":
+		return true
+	}
+	for _, out := range []string{"out", "save", "result", "dest"} {
+		if strings.Contains(flag, out) {
+			return false
+		}
+	}
+	for _, w := range []string{"input", "prompt", "question", "dataset", "source", "problem", "instruction"} {
+		if strings.Contains(flag, w) {
+			return true
+		}
+	}
+	return false
 }
 
 func clientWord(state string) string {

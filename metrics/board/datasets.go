@@ -99,8 +99,15 @@ func (b *Board) datasetPaths() []string {
 	written := func(st metrics.FileStat) bool {
 		return st.Exists && !since.IsZero() && st.Mtime > 0 && !b.localUnix(st.Mtime).Before(since)
 	}
+	// What a client was told to read, and was written before it began, is its
+	// input, whatever else has begun since.
+	reads := func(p string, st metrics.FileStat) bool {
+		return slices.ContainsFunc(b.clients, func(c *clientState) bool {
+			return slices.Contains(c.inputs, p) && b.localUnix(st.Mtime).Before(c.c.Started)
+		})
+	}
 	for p, st := range b.files {
-		if isData(p) && !st.Dir && written(st) {
+		if isData(p) && !st.Dir && written(st) && !reads(p, st) {
 			set[p] = true
 		}
 	}

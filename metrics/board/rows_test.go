@@ -93,6 +93,11 @@ func TestTargets(t *testing.T) {
 		{"of its input file", []string{"--in", "prompts.jsonl"}, nil, func(r *rig) {
 			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 900, Done: true, Mtime: r.at.Add(-24 * time.Hour).Unix()})
 		}, metrics.Target{Rows: 900, Inferred: true, Source: "rows of prompts.jsonl"}},
+		{"of an input file that is younger than the server", []string{"--input-file=prompts.jsonl", "--out", "B2.jsonl"}, nil, func(r *rig) {
+			at := r.at.Add(-550 * time.Second).Unix()
+			r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: "/data/run/prompts.jsonl", Exists: true, ID: "8:9", Size: 9000, Mtime: at}})
+			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 600, Done: true, Mtime: at})
+		}, metrics.Target{Rows: 600, Inferred: true, Source: "rows of prompts.jsonl"}},
 		{"of its progress bar", nil, nil, func(r *rig) {
 			r.log("/data/run/logs/client.log", "gen:  10%|#  | 80/800 [01:00<09:00,  1.33it/s]\n", metrics.LogHeader{})
 		}, metrics.Target{Rows: 800, Inferred: true, Source: "the client's progress bar"}},
