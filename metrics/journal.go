@@ -184,6 +184,23 @@ func (j *Journal) Apply(line string) (JournalLine, error) {
 		j.Broken++
 		return l, err
 	}
+	j.take(l)
+	return l, nil
+}
+
+// Failed is the journal as it was when the new server had ended and the way back
+// began; ok is false where none was gone.
+func (j *Journal) Failed() (failed Journal, ok bool) {
+	for _, l := range j.Lines {
+		if l.Step == JournalBack {
+			return failed, true
+		}
+		failed.take(l)
+	}
+	return Journal{}, false
+}
+
+func (j *Journal) take(l JournalLine) {
 	j.Lines = append(j.Lines, l)
 	switch l.Step {
 	case JournalBegin:
@@ -215,5 +232,4 @@ func (j *Journal) Apply(line string) (JournalLine, error) {
 	case JournalEnd:
 		j.Done, j.State, j.Why = true, l.Get("state"), l.Get("why")
 	}
-	return l, nil
 }

@@ -57,6 +57,30 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// The journal of a way back still tells what failed.
+func TestJournalFailed(t *testing.T) {
+	var j Journal
+	for _, line := range []string{
+		"1796000402 start offset=46393 launch=new -- /data/server.log", "1796000402 started pid=4490:9361 port=30000 launch=new", "1796000411 listening port=30000",
+		"1796000411 exited pid=4490:9361 rc=131 -- ended by signal 3", "1796000412 back -- the last good launch is started again",
+		"1796000412 start offset=48908 launch=old -- /data/server.log", "1796000412 started pid=4969:10396 port=30000 launch=old", "1796000422 end state=running why=back",
+	} {
+		if _, err := j.Apply(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed, ok := j.Failed()
+	if !ok || failed.PID != 4490 || failed.Offset != 46393 || !failed.Exited || failed.ExitCode != 131 || !failed.Listening || failed.Done || failed.Back {
+		t.Errorf("failed %+v (%v)", failed, ok)
+	}
+	if j.PID != 4969 || !j.Back || j.Offset != 48908 {
+		t.Errorf("the journal %+v", j)
+	}
+	if _, ok := failed.Failed(); ok {
+		t.Error("a journal without a way back has a failed server")
+	}
+}
+
 func TestJournalBusy(t *testing.T) {
 	j := fold(t, "1795991215 busy owner=12:34 id=1-ab since=1795991200 by=ann -- a restart of ann is under way\n1795991215 end state=untouched why=busy\n")
 	if j.Touched || j.State != JournalUntouched || j.Lines[0].Get("by") != "ann" {

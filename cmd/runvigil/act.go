@@ -519,6 +519,13 @@ func (a *act) followOn(ctx context.Context, u restart.UnderWay) error {
 		return unreachable(a.n, err)
 	}
 	a.keepStopped(j)
+	if failed, ok := j.Failed(); ok {
+		outcome := "failed"
+		if failed.Listening {
+			outcome = "crashed"
+		}
+		a.keep(failed, outcome, a.explain(ctx, failed))
+	}
 	switch {
 	case j.State == metrics.JournalUntouched, j.Why == "superseded":
 		return exitRefused
@@ -552,6 +559,7 @@ func (a *act) followOn(ctx context.Context, u restart.UnderWay) error {
 	case err != nil:
 		return unreachable(a.n, err)
 	case j.Back:
+		a.keep(j, "running", nil)
 		say("the new launch failed; the last good one serves again")
 		return exitServer
 	}
@@ -596,6 +604,9 @@ func (a *act) explain(ctx context.Context, j metrics.Journal) *explain.Cause {
 		fmt.Fprintln(out, "  its log cannot be read: "+err.Error())
 		return nil
 	}
+	// A way back writes behind what failed.
+	own := bytes.TrimPrefix(bytes.TrimLeft(raw, "\n"), []byte(metrics.StartSeparator))
+	raw, _, _ = bytes.Cut(own, []byte(metrics.StartSeparator))
 	r, err := explain.Read(strings.NewReader(string(raw)), explain.KindServerLog)
 	cause := r.Primary()
 	if err != nil || cause == nil {
@@ -614,7 +625,7 @@ func (a *act) explain(ctx context.Context, j metrics.Journal) *explain.Cause {
 	for _, advice := range r.Advice {
 		fmt.Fprintln(out, "  → "+advice)
 	}
-	if back, ok := starts.WayBack(a.snap.Starts, a.n.config.Guards, ""); ok {
+	if back, ok := starts.WayBack(a.snap.Starts, a.n.config.Guards, ""); ok && !a.plan.Options.WayBack {
 		fmt.Fprintf(out, "  the way back: runvigil start %s --start %d (%s)\n", a.n.name, back.No, first(back.Label, back.ID))
 	}
 	return cause
@@ -637,19 +648,25 @@ func (a *act) keepStopped(j metrics.Journal) {
 
 // keep writes the start into the node's history.
 func (a *act) keep(j metrics.Journal, outcome string, cause *explain.Cause) {
-	if j.PID == 0 || j.Back {
+	if j.PID == 0 {
 		return
 	}
-	now := time.Now()
+	now, argv := time.Now(), a.plan.Command
+	if j.Back {
+		argv = a.plan.Old.Argv
+	}
 	s := metrics.Start{
 		ID: fmt.Sprintf("%s:%d:%d", a.plan.Identity.BootID, j.PID, j.Start), Node: a.n.name, Engine: a.plan.New.Engine, Version: a.plan.New.Version,
-		At: j.Lines[0].At, Argv: a.plan.Command, Label: board.StartLabel(a.plan.Command, nil), Outcome: outcome, Override: metrics.Clean(a.plan.Options.Override, 400),
+		At: j.Lines[0].At, Argv: argv, Label: board.StartLabel(argv, nil), Outcome: outcome,
 	}
 	if a.server != nil {
 		s.Model = a.server.Model
 	}
-	for _, b := range a.broken {
-		s.GuardBroken = b.Flag + " " + b.Reason
+	if !j.Back {
+		s.Override = metrics.Clean(a.plan.Options.Override, 400)
+		for _, b := range a.broken {
+			s.GuardBroken = b.Flag + " " + b.Reason
+		}
 	}
 	for _, l := range j.Lines {
 		if l.Step == metrics.JournalStart {

@@ -9,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/launch/restart"
+	"github.com/runvigil/runvigil/launch/starts"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/metrics/explain"
 	"github.com/runvigil/runvigil/tui"
 )
 
@@ -138,5 +142,46 @@ func TestClientProgramTellsWhatFails(t *testing.T) {
 		if !strings.Contains(string(out), "runvigil failed: ") || !strings.Contains(string(out), want) {
 			t.Errorf("%q: %s", want, out)
 		}
+	}
+}
+
+// A restart that went back leaves two starts: the one that failed, with its
+// cause, and the one that came back with its own flags.
+func TestKeepBothStartsOfAWayBack(t *testing.T) {
+	var j metrics.Journal
+	for _, line := range []string{
+		"1796000399 begin id=1796000399-060fea48 op=restart by=root", "1796000402 start offset=46393 launch=new -- /data/server.log",
+		"1796000402 started pid=4490:9361 port=30000 launch=new", "1796000411 listening port=30000", "1796000411 exited pid=4490:9361 rc=131",
+		"1796000412 back -- the last good launch is started again", "1796000412 start offset=48908 launch=old -- /data/server.log",
+		"1796000412 started pid=4969:10396 port=30000 launch=old", "1796000422 end state=running why=back",
+	} {
+		if _, err := j.Apply(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &act{n: &node{name: "gpu7", state: state{t.TempDir()}}}
+	a.plan = restart.Plan{
+		Identity: restart.Identity{BootID: "boot", PID: 2854, Start: 7412}, Options: restart.Options{Override: "a test"},
+		Command: []string{"python3", "-m", "sglang.launch_server", "--mem-fraction-static", "0.985"},
+		Old:     launch.Launch{Argv: []string{"python3", "-m", "sglang.launch_server", "--mem-fraction-static", "0.70"}}, New: launch.Launch{Engine: "sglang"},
+	}
+	failed, ok := j.Failed()
+	if !ok {
+		t.Fatal("the journal tells of no failure")
+	}
+	detail := "CUDA out of memory"
+	a.keep(failed, "crashed", &explain.Cause{Class: string(metrics.CauseCUDAOOM), Detail: &detail})
+	a.keep(j, "running", nil)
+	all, _, err := starts.Load(a.n.state.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range all {
+		got = append(got, strings.Join([]string{s.ID, s.Label, s.Outcome, string(s.Cause), s.Override, s.At.UTC().Format(time.TimeOnly)}, ", "))
+	}
+	want := []string{"boot:4490:9361, 0.985 bf16, crashed, cuda-oom, a test, 01:00:02", "boot:4969:10396, 0.70 bf16, running, , , 01:00:12"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
