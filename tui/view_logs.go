@@ -409,8 +409,12 @@ func (msg logMsg) apply(m *Model) tea.Cmd {
 
 // stand shows a line a third down the screen and marks it.
 func (v *logView) stand(i int) {
+	page := v.page
+	if page == 0 {
+		page = 24 // it was never drawn
+	}
 	v.hit, v.back = i, true
-	v.top = max(i-v.page/3, 0)
+	v.top = max(i-page/3, 0)
 }
 
 // seek goes to the next line that fits, older for by -1.

@@ -106,3 +106,21 @@ func TestFullPrefills(t *testing.T) {
 		t.Errorf("full prefills %+v", v.FullPrefills)
 	}
 }
+
+// A vLLM server that prints no figures and has no /metrics works while it answers.
+func TestAnswersAreWork(t *testing.T) {
+	r := newRig(t)
+	p := metrics.Proc{PID: 10, PPID: 1, Start: ticksAgo(600), State: "S", Comm: "vllm", Argv: []string{"vllm", "serve", "m", "--disable-log-stats", "--port", "8000"}, FD1: serverLog, FD2: serverLog}
+	r.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{p}})
+	r.log(serverLog, "(APIServer pid=10) INFO 02-24 11:55:00 [api_server.py:1] vLLM API server version 0.11.0\n(APIServer pid=10) INFO:     Application startup complete.\n", metrics.LogHeader{})
+	for range 5 {
+		r.log(serverLog, "(APIServer pid=10) INFO:     127.0.0.1:41 - \"POST /v1/completions HTTP/1.1\" 200 OK\n", metrics.LogHeader{})
+		r.tick(20 * time.Second)
+	}
+	if v := r.b.Snapshot().Server(); v.State != metrics.ServerServing {
+		t.Errorf("it is %s while it answers", v.State)
+	}
+	if v := r.tick(5 * time.Minute).Server(); v.State != metrics.ServerIdle {
+		t.Errorf("it is %s long after the last answer", v.State)
+	}
+}

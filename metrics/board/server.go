@@ -253,8 +253,10 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		return metrics.ServerServing, ready
 	case lastSign.IsZero() && sec != nil && sec.running.Known && sec.running.V >= few && now.Sub(ready) > silence:
 		return metrics.ServerHung, ready // its lines count requests and no token ever moved
+	case sec != nil && now.Sub(latest(sec.answered, lastSign)) <= silence:
+		return metrics.ServerServing, ready // answers are work too, where no line of figures comes
 	case lastSign.IsZero():
-		return metrics.ServerIdle, ready
+		return metrics.ServerIdle, latest(ready, answered(sec))
 	case now.Sub(lastSign) <= silence:
 		return metrics.ServerServing, ready
 	case sec == nil || lastDecode.IsZero() && !(sec.queued.Known && sec.queued.V > 0):
@@ -264,6 +266,14 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		return metrics.ServerHung, lastSign
 	}
 	return metrics.ServerIdle, lastSign
+}
+
+// answered is when the newest request was answered, as the log tells it.
+func answered(sec *section) time.Time {
+	if sec == nil {
+		return time.Time{}
+	}
+	return sec.answered
 }
 
 func latest(ts ...time.Time) time.Time {

@@ -58,6 +58,19 @@ func machineCases() []caseOf {
 			"gpu-memory-held", warning, metrics.CauseGPUMemoryHeld, []string{"a zombie", "kill 99"}, nil},
 		{"a holder outside the container", func(s *metrics.Snapshot) { held(s, "invisible", metrics.Proc{}) },
 			"gpu-memory-held", info, metrics.CauseGPUMemoryHeld, []string{"on the host"}, nil},
+		{"our own start in a container, by pids of the host", func(s *metrics.Snapshot) {
+			waits(s)
+			held(s, "invisible", metrics.Proc{})
+			s.Servers[0].PID, s.Servers[0].Tree = 9, []int{9, 10}
+			s.Procs = []metrics.Proc{{PID: 9}, {PID: 10, PPID: 9, GPUs: []int{0}}}
+		}, "", 0, "", nil, nil},
+		{"a second holder beside our own start in a container", func(s *metrics.Snapshot) {
+			waits(s)
+			held(s, "invisible", metrics.Proc{})
+			s.Servers[0].PID, s.Servers[0].Tree = 9, []int{9, 10}
+			s.Procs = []metrics.Proc{{PID: 9}, {PID: 10, PPID: 9, GPUs: []int{0}}}
+			s.GPUs[0].Procs = append(s.GPUs[0].Procs, metrics.GPUProc{PID: 5151, MiB: fig(9000), Owner: "invisible"})
+		}, "gpu-memory-held", critical, metrics.CauseGPUMemoryHeld, []string{"process 5151 of the host", "a start needs this memory"}, nil},
 		{"another user", func(s *metrics.Snapshot) { held(s, "other", metrics.Proc{PPID: 1, Comm: "train", User: "bo"}) },
 			"gpu-memory-held", info, metrics.CauseGPUMemoryHeld, []string{"of bo", "ask its owner"}, nil},
 		{"memory of nobody", func(s *metrics.Snapshot) {

@@ -156,6 +156,10 @@ func rowCases() []caseOf {
 			s.Clients[0].Log.Gap = time.Minute
 			second(s).Argv = []string{"python3", "other.py"}
 		}, "client-log-silent", warning, "", nil, nil},
+		{"rows land from a client that cannot be seen, for a server that tells nothing", func(s *metrics.Snapshot) {
+			s.Clients = nil
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-6*time.Minute)
+		}, "", 0, "", nil, nil},
 		{"a client that is stuck", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-20*time.Minute)
 			s.Datasets[0].Grew, s.Clients[0].Log.Mtime = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)

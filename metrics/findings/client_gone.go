@@ -36,7 +36,7 @@ var clientGone = Detector{
 				return // job-done tells it
 			}
 		}
-		if v := in.Snap.Server(); v != nil && v.State == metrics.ServerIdle && below(in) && in.now().Sub(v.Since) >= in.seconds("client_gone_idle_s") {
+		if v := in.Snap.Server(); v != nil && v.State == metrics.ServerIdle && below(in) && in.now().Sub(latest(v.Since, lastRow(in))) >= in.seconds("client_gone_idle_s") {
 			c := goneCondition(in, &metrics.Client{ID: "client", State: "gone", Since: v.Since})
 			if i := slices.IndexFunc(in.Snap.Clients, func(c metrics.Client) bool { return c.Host != "" }); i >= 0 {
 				host := in.Snap.Clients[i].Host

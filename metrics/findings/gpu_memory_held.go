@@ -40,10 +40,7 @@ func (in *Input) holders() []holder {
 	var out []holder
 	for i := range in.Snap.GPUs {
 		g := &in.Snap.GPUs[i]
-		for _, p := range g.Procs {
-			if trees[p.PID] != "" || p.Owner == "server" || p.Owner == "client" || p.Owner == "" {
-				continue
-			}
+		for _, p := range in.others(g, trees) {
 			j := slices.IndexFunc(out, func(h holder) bool { return h.proc.PID == p.PID && p.PID != 0 })
 			if j < 0 {
 				h := holder{proc: p, kind: p.Owner, known: in.process(p.PID)}
@@ -63,6 +60,45 @@ func (in *Input) holders() []holder {
 		}
 	}
 	return slices.DeleteFunc(out, func(h holder) bool { return h.mib < in.Threshold("held_mib") })
+}
+
+// others are the processes on a GPU that belong to no living server or client.
+// In a container nvidia-smi gives pids of the host, of which none is known here:
+// then one holder on each GPU that a server's processes have open is its own.
+func (in *Input) others(g *metrics.GPU, trees map[int]string) []metrics.GPUProc {
+	var out []metrics.GPUProc
+	for _, p := range g.Procs {
+		if trees[p.PID] == "" && p.Owner != "server" && p.Owner != "client" && p.Owner != "" {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 || !in.pidsOfAnother() || !in.servedGPU(g.Index, trees) {
+		return out
+	}
+	own := 0
+	for i := range out {
+		if out[i].MiB.V > out[own].MiB.V {
+			own = i
+		}
+	}
+	return slices.Delete(out, own, own+1)
+}
+
+// pidsOfAnother tells whether no pid that nvidia-smi gives is one of this node's.
+func (in *Input) pidsOfAnother() bool {
+	for i := range in.Snap.GPUs {
+		for _, p := range in.Snap.GPUs[i].Procs {
+			if p.Owner != "invisible" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// servedGPU tells whether a process of a living server has a GPU open.
+func (in *Input) servedGPU(index int, trees map[int]string) bool {
+	return slices.ContainsFunc(in.Snap.Procs, func(p metrics.Proc) bool { return trees[p.PID] != "" && slices.Contains(p.GPUs, index) })
 }
 
 func engineName(s string) bool { return strings.Contains(s, "sglang") || strings.Contains(s, "VLLM") }

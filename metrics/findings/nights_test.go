@@ -104,7 +104,7 @@ func has(s *metrics.Snapshot, id string) bool { return raised(s, id) != nil }
 func TestALaptopSleeps(t *testing.T) {
 	n := newNight(t, "healthy")
 	n.watch(3 * time.Minute)
-	n.sleep(2 * time.Hour)
+	n.sleep(40 * time.Minute)
 	n.silent(9 * time.Second) // the link still counts as up
 	n.link(metrics.LinkDown, "this machine slept")
 	n.silent(3 * time.Second)
@@ -163,7 +163,7 @@ func TestStampsGoBack(t *testing.T) {
 				stamp, layout = regexp.MustCompile(`INFO \d\d-\d\d \d\d:\d\d:\d\d`), "INFO 01-02 15:04:05"
 			}
 			n := newNight(t, c.scenario)
-			n.watch(5 * time.Minute)
+			n.watch(2 * time.Minute)
 			n.spoil = func(f *metrics.Frame) {
 				if f.Kind != metrics.KindLog {
 					return
@@ -181,7 +181,7 @@ func TestStampsGoBack(t *testing.T) {
 				})
 				f.Data = metrics.EncodeChunk(h, raw)
 			}
-			s := n.watch(20 * time.Minute)
+			s := n.watch(7 * time.Minute)
 			if len(n.loud) > 0 {
 				t.Errorf("raised %v", n.loud)
 			}
@@ -219,7 +219,7 @@ func TestLogRotates(t *testing.T) {
 	for _, how := range []string{"truncated", "replaced"} {
 		t.Run(how, func(t *testing.T) {
 			n := newNight(t, "story")
-			before := n.watch(5 * time.Minute)
+			before := n.watch(2 * time.Minute)
 			base, told := map[string]int64{}, map[string]bool{}
 			n.spoil = func(f *metrics.Frame) {
 				if f.Kind != metrics.KindLog {
@@ -244,7 +244,7 @@ func TestLogRotates(t *testing.T) {
 				}
 				f.Data = metrics.EncodeChunk(h, raw)
 			}
-			s := n.watch(20 * time.Minute)
+			s := n.watch(7 * time.Minute)
 			if len(n.loud) > 0 {
 				t.Errorf("raised %v", n.loud)
 			}

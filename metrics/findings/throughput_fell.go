@@ -73,7 +73,7 @@ func whatChanged(in *Input, v *metrics.Server, c *Condition) {
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("GPU %d at %s MHz, %s °C", g.Index, metrics.FigureText(g.ClockSM, metrics.Count), metrics.FigureText(g.Temp, metrics.Count)), Source: "nvidia-smi", At: g.ClockSM.At})
 			return
 		}
-		for _, p := range g.Procs {
+		for _, p := range in.others(g, in.serverTrees()) {
 			if p.Owner == "other" || p.Owner == "invisible" {
 				c.Why = fmt.Sprintf("another process (%d %s) is on GPU %d", p.PID, p.Name, g.Index)
 				c.Advice = "ask its owner, or move one of the two to other GPUs"
