@@ -605,3 +605,21 @@ func TestClientIsAskedAbout(t *testing.T) {
 	none.Clients = nil
 	drive(t, 120, 40, none, func(d *driver) { d.Press("R", "w").See("restart the server on gpu7?") })
 }
+
+// A secret that is nowhere any more is asked for, unseen, and goes into the plan only.
+func TestGoneSecretsAreAskedFor(t *testing.T) {
+	s := sceneCrash()
+	s.Starts = storyStarts()
+	s.Starts[4].Argv = append(slices.Clone(s.Starts[4].Argv), "--api-key", metrics.Masked)
+	s.Starts[4].FirstToken, s.Starts[4].Outcome = storyRun, "stopped"
+	drive(t, 120, 40, s, func(d *driver) {
+		d.act.acted.lookErr = restart.ErrNothingSaved
+		d.Press("B").See("review: start the server", "refused: a secret is nowhere any more: the value of --api-key").Press("w")
+		d.See("nowhere any more: the value of --api-key", "it goes to the node only").Press("enter").See("without it nothing is started")
+		d.Press("w").Type("s3cr3t-value").NotSee("s3cr3t").Press("enter").See("the node has no objection").NotSee("refused:", "s3cr3t")
+		d.Press("w").See("start the server on gpu7?").goOn("")
+		if n := len(d.act.acted.begun); n != 1 || len(d.act.acted.begun[0].Missing) > 0 || strings.Contains(fmt.Sprintf("%+v", d.act.acted.begun[0].Command), "s3cr3t") {
+			t.Errorf("begun %d: %+v", n, d.act.acted.begun)
+		}
+	})
+}

@@ -287,6 +287,9 @@ func (v *reviewView) confirm(m *Model) tea.Cmd {
 	switch {
 	case v.lookErr != "":
 		return m.say("it cannot be done: " + v.lookErr)
+	case v.client == nil && v.draft != nil && v.plan.OnlySecrets():
+		v.askSecret(m)
+		return nil
 	case len(v.stands()) > 0:
 		r := v.stands()[0]
 		return m.say("refused: " + r.Reason)
@@ -308,6 +311,34 @@ func (v *reviewView) confirm(m *Model) tea.Cmd {
 	}
 	plan, told := v.plan, v.judged.forecast // what is confirmed is what was shown
 	return m.confirm(opText(plan.Op)+" on "+m.live.Node, v.losses(64), name, func(m *Model) tea.Cmd { return m.begin(v, plan, told) })
+}
+
+// askSecret asks for a secret that neither the node nor anything here has any more,
+// and for the next one behind it.
+func (v *reviewView) askSecret(m *Model) {
+	edit := v.plan.Missing[0]
+	name := edit.Name
+	if edit.Kind == launch.SetFlag {
+		name = "--" + name
+	}
+	d := newLineDialog("nowhere any more: the value of "+clean(name), "it goes to the node only, into a file that this login alone can read", "", func(m *Model, text string) tea.Cmd {
+		if text == "" {
+			return m.say("without it nothing is started")
+		}
+		edit.Value = text
+		if err := v.draft.Do(edit); err != nil {
+			return m.say(err.Error())
+		}
+		v.stale = true
+		v.refresh(m)
+		if v.plan.OnlySecrets() {
+			v.askSecret(m)
+			return nil
+		}
+		return v.check(m)
+	})
+	d.in.secret = true
+	m.ask(d)
 }
 
 // works tells whether something is stopped that works.

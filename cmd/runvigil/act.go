@@ -184,6 +184,9 @@ func (a *act) prepare(ctx context.Context) error {
 		a.fore = forecast.Make(edited.Masked(), facts, snap.Starts)
 	}
 	a.plan = restart.New(a.input)
+	if err := a.askSecrets(); err != nil {
+		return err
+	}
 	if a.plan.Refused() {
 		return nil
 	}
@@ -427,6 +430,34 @@ func (a *act) guards(ctx context.Context) ([]metrics.Guard, error) {
 		return nil, fmt.Errorf("%s: guards file %s: %w", a.n.name, a.n.config.GuardsFile, err)
 	}
 	return append(there, all...), nil
+}
+
+// askSecrets asks for the values that are nowhere any more, unseen, where somebody
+// can be asked.
+func (a *act) askSecrets() error {
+	in := int(a.o.io.in.Fd())
+	if a.flags.yes || a.flags.dryRun || !a.plan.OnlySecrets() || !term.IsTerminal(in) {
+		return nil
+	}
+	for _, edit := range a.plan.Missing {
+		name := edit.Name
+		if edit.Kind == launch.SetFlag {
+			name = "--" + name
+		}
+		fmt.Fprintf(a.o.io.out, "A secret is nowhere any more; type the value of %s (it is not shown): ", metrics.Clean(name, 80))
+		value, err := term.ReadPassword(in)
+		fmt.Fprintln(a.o.io.out)
+		if err != nil || len(value) == 0 {
+			fmt.Fprintln(a.o.io.out, "nothing was done")
+			return exitRefused
+		}
+		edit.Value = string(value)
+		if err := a.draft.Do(edit); err != nil {
+			return usageError{err}
+		}
+	}
+	a.plan = restart.New(a.input)
+	return nil
 }
 
 // askClient asks what becomes of the client, with what each choice loses, where it

@@ -122,3 +122,26 @@ func TestSystemLeaveDuringRestart(t *testing.T) {
 	term.keys("q")
 	term.wait("goes on by itself on the node", 10*time.Second)
 }
+
+// On a terminal the command line asks what becomes of the client and has the node's
+// name typed; anything else does nothing.
+func TestSystemCommandLineAsks(t *testing.T) {
+	bin := binary(t)
+	term := newTerminal(t, 140, 50, nil)
+	term.keys("clear; "+bin+" stop demo", "Enter")
+	term.wait("What becomes of the client?", 30*time.Second)
+	term.wait("keep, stop:", 5*time.Second)
+	term.keys("-l", "restart")
+	term.keys("Enter")
+	term.wait("nothing was done", 5*time.Second)
+	term.keys("clear; "+bin+" stop demo; echo code $?", "Enter")
+	term.wait("keep, stop:", 30*time.Second)
+	term.keys("-l", "stop")
+	term.keys("Enter")
+	term.wait("Type the node's name (demo)", 5*time.Second)
+	term.keys("-l", "demo")
+	term.keys("Enter")
+	term.wait("client-stop", 20*time.Second)
+	term.wait("end state=down", 60*time.Second)
+	term.wait("code 0", 10*time.Second)
+}

@@ -92,10 +92,12 @@ func (p *Plan) takeLaunch(in Input) {
 		}
 	}
 	for _, m := range missing {
-		p.Refusals = append(p.Refusals, Refusal{RefusedSecret, fmt.Sprintf("the value of --%s is nowhere any more", m), fmt.Sprintf("give it with --set %s=VALUE", m)})
+		p.Missing = append(p.Missing, launch.Edit{Kind: launch.SetFlag, Name: m})
+		p.Refusals = append(p.Refusals, Refusal{RefusedSecret, "a secret is nowhere any more: the value of --" + m, "give it when it is asked for, or with --set NAME=VALUE"})
 	}
 	for _, m := range gone {
-		p.Refusals = append(p.Refusals, Refusal{RefusedSecret, fmt.Sprintf("the value of %s is nowhere any more", m), fmt.Sprintf("give it with --env %s=VALUE", m)})
+		p.Missing = append(p.Missing, launch.Edit{Kind: launch.SetEnv, Name: m})
+		p.Refusals = append(p.Refusals, Refusal{RefusedSecret, "a secret is nowhere any more: the value of " + m, "give it when it is asked for, or with --env NAME=VALUE"})
 	}
 	for _, pr := range in.Problems {
 		if pr.Level >= metrics.SeverityCritical {

@@ -132,7 +132,7 @@ func TestRefusals(t *testing.T) {
 			i.Server = nil
 			l(i).PID = 0
 			i.Draft = launch.NewDraft(*l(i))
-		}, RefusedSecret, "--set api-key=VALUE"},
+		}, RefusedSecret, "the value of --api-key / give it when it is asked for, or with --set NAME=VALUE"},
 		{"start beside one", Options{Op: Start}, func(in) {}, RefusedRunning, "process 100"},
 		{"nothing runs", Options{Op: Stop}, func(i in) { l(i).PID = 0; i.Server = nil }, RefusedGone, "no server runs"},
 		{"a client that begins anew", Options{Op: Restart, Client: ClientRestart}, func(i in) {

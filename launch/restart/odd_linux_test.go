@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/runvigil/runvigil/launch"
@@ -123,4 +124,24 @@ func TestNoHome(t *testing.T) {
 		t.Errorf("%v %v", info, err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(base, p.ID)) })
+}
+
+// TestLogThatIsAPipe: a log that would hold whoever opens it stops the restart
+// before the server is stopped.
+func TestLogThatIsAPipe(t *testing.T) {
+	t.Parallel()
+	w, port := newWorld(t), freePort(t)
+	old := w.server(port, nil)
+	p := w.plan(old.Process.Pid, quick)
+	p.Log = filepath.Join(w.home, "fifo")
+	if err := syscall.Mkfifo(p.Log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusals, _, err := Check(t.Context(), w.run, p)
+	if err != nil || len(refusals) != 1 || refusals[0].Code != "log" {
+		t.Errorf("%+v %v", refusals, err)
+	}
+	if j := w.carry(p); j.State != metrics.JournalUntouched || j.Why != "log" || !alive(old.Process.Pid) {
+		t.Errorf("state %q why %q", j.State, j.Why)
+	}
 }

@@ -12,6 +12,7 @@ package restart
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/launch"
@@ -163,6 +164,9 @@ type Plan struct {
 	Warnings      []string
 	// Refusals stop the plan; it must not be begun while there is one.
 	Refusals []Refusal
+	// Missing are the edits that would give a value to secrets that are nowhere any
+	// more: they must be asked for.
+	Missing []launch.Edit
 
 	words    []launch.Word
 	setEnv   []launch.Var
@@ -214,6 +218,12 @@ const (
 	RefusedGPU        RefusalCode = "gpu-memory" // held by others
 	RefusedReadOnly   RefusalCode = "read-only"  // this program was told not to act
 )
+
+// OnlySecrets tells whether nothing but values that are to be asked for stands
+// against the plan.
+func (p Plan) OnlySecrets() bool {
+	return len(p.Missing) > 0 && !slices.ContainsFunc(p.Refusals, func(r Refusal) bool { return r.Code != RefusedSecret })
+}
 
 // Refused tells whether the plan must not be begun.
 func (p Plan) Refused() bool { return len(p.Refusals) > 0 }

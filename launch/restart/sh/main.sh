@@ -15,6 +15,8 @@ restart | start)
 		listens "$NEWPORT" && refuse port-held "port $NEWPORT is taken: $(holder "$NEWPORT")"
 	fi
 	mkdir -p "${LOG%/*}" 2>/dev/null
+	# A pipe by name would hold whoever opens it until somebody reads.
+	[ ! -e "$LOG" ] || [ -f "$LOG" ] || refuse log "the log is no regular file"
 	(: >>"$LOG") 2>/dev/null || refuse log "the log cannot be written"
 	for path in "$LOG" "$D"; do
 		free=$(df -Pk "$path" 2>/dev/null | { read -r a; read -r a b c d e; echo "$d"; })
