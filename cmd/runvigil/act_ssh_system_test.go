@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -305,6 +306,18 @@ func TestSystemReopenedScreenFollows(t *testing.T) {
 	term.keys("R")
 	term.wait("restart the server  by root since", 5*time.Second)
 	term.wait("--mem-fraction-static unset → 0.66", 5*time.Second)
+	// Every session of the login is killed: the view goes on where it was.
+	cut := 0
+	for _, p := range remotetest.Processes() {
+		if strings.HasPrefix(strings.Join(p.Args, " "), "sshd: root") {
+			cut++
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+	}
+	if cut == 0 {
+		t.Fatal("no session of sshd's was found")
+	}
+	term.wait("LINK", 10*time.Second)
 	term.wait("the new server runs: process", 30*time.Second)
 	term.wait("done: one real token came back", 30*time.Second)
 	n.onlyServer("--mem-fraction-static 0.66")

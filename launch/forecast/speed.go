@@ -176,5 +176,3 @@ func (m *maker) breakEven(tps Estimate) BreakEven {
 	}
 	return b
 }
-
-func seconds(s float64) string { return metrics.Age(time.Duration(s * float64(time.Second))) }

@@ -54,7 +54,7 @@ func (shellRunner) Wait(context.Context) error { return nil }
 func userWorld(t *testing.T, uid int) *world {
 	t.Helper()
 	needRoot(t)
-	dir, err := os.MkdirTemp("", "rv-user-")
+	dir, err := os.MkdirTemp("", "rv-user-") //nolint:usetesting // other users must reach it
 	if err != nil {
 		t.Fatal(err)
 	}

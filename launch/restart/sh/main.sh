@@ -1,5 +1,6 @@
 lock || { busy; finish untouched busy; }
 say "begin id=$ID op=$OP by=$WHO boot=$BOOTNOW pid=$P:$S"
+[ -n "$SHARED" ] || [ "$OP" = end ] || say "note -- neither /dev/shm nor /tmp is shared by all logins: another login's restart would not be noticed"
 
 # Before any signal: is it still what was confirmed, and can the new one start?
 [ "$BOOT" = "$BOOTNOW" ] || refuse rebooted "the node was restarted since the plan was made"
