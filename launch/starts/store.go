@@ -148,7 +148,7 @@ func readLine(br *bufio.Reader) (line []byte, long bool, err error) {
 // written by another version, or by hand.
 func clean(e Event) Event {
 	s := &e.Start
-	for _, t := range []*string{&s.ID, &s.Node, &s.Engine, &s.Version, &s.Model, &s.Label, &s.Dataset, &s.Outcome, &s.CauseTxt, &s.Note, &s.GuardBroken, &s.Override, &s.KVDtype} {
+	for _, t := range []*string{&s.ID, &s.Node, &s.Engine, &s.Version, &s.Model, &s.Label, &s.Dataset, &s.Outcome, &s.CauseTxt, &s.CausePhase, &s.Note, &s.GuardBroken, &s.Override, &s.KVDtype} {
 		*t = metrics.Clean(*t, 400)
 	}
 	for i, a := range s.Argv {
