@@ -28,9 +28,6 @@ type logView struct {
 	stop  context.CancelFunc // ends the query that is under way, nil: none
 }
 
-// pageBytes is how much of a log is read at once towards its end.
-const pageBytes = 128 << 10
-
 // logMsg is the answer to a query for a part of a log.
 type logMsg struct {
 	no  int

@@ -35,7 +35,7 @@ func hugeLog(b *testing.B) (path string, begin time.Time) {
 		if s == 3600 {
 			fmt.Fprintf(w, "%s TP0] the only needle\nTraceback (most recent call last):\n", stamp)
 		}
-		w.WriteString(strings.Repeat(stamp+line, 357))
+		fmt.Fprint(w, strings.Repeat(stamp+line, 357))
 	}
 	if err := w.Flush(); err != nil {
 		b.Fatal(err)
@@ -70,17 +70,19 @@ func BenchmarkSystemHugeLog(b *testing.B) {
 			tail := make(chan struct{}, 1)
 			p.SetWants([]metrics.Want{{Kind: metrics.WantLog, Path: path, Every: time.Second, Tail: 1 << 20}})
 			opened := time.Now()
-			go p.Run(b.Context(), func(f metrics.Frame) {
-				if f.Kind == metrics.KindLog {
-					select {
-					case tail <- struct{}{}:
-					default:
+			go func() {
+				_ = p.Run(b.Context(), func(f metrics.Frame) { // it ends with the benchmark
+					if f.Kind == metrics.KindLog {
+						select {
+						case tail <- struct{}{}:
+						default:
+						}
 					}
-				}
-			})
+				})
+			}()
 			<-tail
 			b.ReportMetric(float64(time.Since(opened).Milliseconds()), "open-ms")
-			clock := logClock{now: begin.AddDate(0, 0, 1)}
+			clock := logClock{zone: time.UTC, now: begin.AddDate(0, 0, 1)}
 			for _, c := range []struct {
 				name string
 				q    tui.LogQuery
