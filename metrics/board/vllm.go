@@ -35,7 +35,9 @@ func (w *work) vllmStamp(s vllm.Stamp) (time.Time, bool) {
 func (w *work) vllmEvent(e *vllm.Event) {
 	t, ok := w.vllmStamp(e.At)
 	if !ok {
-		if t, ok = w.vllmStamp(w.vllm.parser.Last()); !ok {
+		// uvicorn's lines have no time: while they are followed it is that at which
+		// they come, in history that of the line before.
+		if t, ok = w.vllmStamp(w.vllm.parser.Last()); !ok || w.log.head.Backfill == 0 {
 			t = w.read
 		}
 	}
