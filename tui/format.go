@@ -70,6 +70,12 @@ func (p pen) seconds(t time.Time) string {
 	return t.Add(p.s.NodeClock).In(time.FixedZone(p.s.Zone, p.s.ZoneSec)).Format("15:04:05")
 }
 
+// day is the day on the node's wall, which dates of the past and of an ETA are
+// read against.
+func (p pen) day(t time.Time) string {
+	return t.Add(p.s.NodeClock).In(time.FixedZone(p.s.Zone, p.s.ZoneSec)).Format("Mon 2 Jan")
+}
+
 // ago is relative while young and absolute when old.
 func (p pen) ago(t time.Time) string {
 	if t.IsZero() {

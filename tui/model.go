@@ -91,6 +91,9 @@ func (m *Model) tellFound() tea.Cmd {
 	if m.found || firstVisit(m.live) {
 		return nil
 	}
+	if len(m.live.Doing) > 0 && (m.live.Doing[0] == metrics.DoingLook || strings.HasPrefix(m.live.Doing[0], metrics.DoingConnect)) {
+		return nil // a log may come before the first look is done
+	}
 	m.found = true
 	if len(m.live.Doing) == 0 || m.live.Replay {
 		return nil

@@ -41,10 +41,29 @@ func (m *Model) drawRows(c *canvas) {
 		}
 		m.drawDataset(a.sub(0, y+i-first, a.w(), 1), p, &s.Datasets[i], m.marked(PaneRows, i))
 	}
+	rows := max(min(len(s.Datasets), room), 1)
+	if n := toCome(s); n > 0 && rows < room {
+		c := rowColsFor(a.w())
+		a.cut(0, y+rows, c.name, "not begun", stDim)
+		a.cut(c.name+1+c.rows, y+rows, c.target, " / "+commas(n), stDim)
+		rows++
+	}
 	if last > 0 {
 		// One blank row at most: what belongs together stands together.
-		a.fit(0, min(last, y+max(min(len(s.Datasets), room), 1)+1), a.w(), 3, m.landedSegs(p)...)
+		a.fit(0, min(last, y+rows+1), a.w(), 3, m.landedSegs(p)...)
 	}
+}
+
+// toCome is how many rows of the job's target no dataset stands for yet.
+func toCome(s *metrics.Snapshot) int64 {
+	n := s.Job.Target.Rows
+	for _, d := range s.Datasets {
+		if d.Target.Rows == 0 {
+			return 0
+		}
+		n -= d.Target.Rows
+	}
+	return n
 }
 
 func ageNote(old string) line {
@@ -73,7 +92,7 @@ func rowColsFor(w int) rowCols {
 		c.eta = room()
 		return c
 	}
-	c := rowCols{name: min(max(w*17/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 21}
+	c := rowCols{name: min(max(w*16/100, 19), 34), rows: 9, target: 11, rate: 11, spark: 9, last: 10, eta: 21}
 	c.median = max(w-c.name-c.rows-c.target-c.rate-c.spark-c.last-c.eta-2, 0)
 	return c
 }
@@ -212,11 +231,11 @@ func (m *Model) datasetTail(a area, p pen, d *metrics.Dataset, x int, on func(st
 			unit = "tok"
 		}
 		f := p.fig(d.Median, metrics.Short, 5, stText)
-		x = a.line(x, 0, w-x, line{sp(f.s, on(f.st)), sp(" "+unit+"/row", on(stDim))})
+		x = a.line(x, 0, w-x, line{sp(f.s, on(f.st)), sp(" "+unit, on(stDim))})
 	}
-	if d.Cut.Known && w-x >= 10 {
+	if d.Cut.Known && w-x >= 14 {
 		f := p.fig(d.Cut, metrics.Percent, 5, stText)
-		x = a.line(x, 0, w-x, line{sp("  cut ", on(stDim)), sp(f.s, on(f.st))})
+		x = a.line(x, 0, w-x, line{sp("  cut off", on(stDim)), sp(f.s, on(f.st))})
 	}
 	if d.Torn && w-x >= 6 {
 		a.put(x+1, 0, "torn", on(stWarn))

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"strings"
+
 	"github.com/runvigil/runvigil/metrics"
 )
 
@@ -63,7 +65,11 @@ func (m *Model) drawSide(c *canvas) {
 		if f := topFinding(s); a.h() == 1 && f != nil && f.Advice != "" {
 			// The verdict above has the finding itself; here is what to do.
 			a.put(0, 0, severitySign[f.Severity], severityStyle(f.Severity))
-			a.cut(2, 0, a.w()-2, f.Advice, stText)
+			advice := f.Advice
+			if first, _, more := strings.Cut(advice, "; "); more && textWidth(advice) > a.w()-2 {
+				advice = first
+			}
+			a.cut(2, 0, a.w()-2, advice, stText)
 		} else {
 			for i := 0; i < a.h() && i < len(s.Findings); i++ {
 				m.drawFindingLine(a.sub(0, i, a.w(), 1), p, &s.Findings[i], false)
@@ -93,6 +99,9 @@ func sideGPUs(a area, p pen, s *metrics.Snapshot, ascii bool) {
 // sideKV tells KV usage, in words where it is what limits.
 func sideKV(p pen, srv *metrics.Server, w int, ascii bool) line {
 	if text, _ := limitWord(p, srv); text == limitKV {
+		if srv.KVUsage.V >= 0.95 && srv.RequestsFit.Known {
+			return line{sp("KV full: ", stStrong), p.fig(srv.RequestsFit, whole, 0, stStrong), sp(" fit", stStrong)}
+		}
 		return line{sp("limit: KV ", stStrong), p.fig(srv.KVUsage, two, 4, kvStyle(srv))}
 	}
 	return kvLine(p, srv, w, ascii)

@@ -60,5 +60,5 @@ func settledAdvice(v *metrics.Server) string {
 	if v.Engine == "vllm" {
 		more = "--gpu-memory-utilization"
 	}
-	return "nothing to do: the KV pool is full and limits; only a larger pool (" + more + ", if headroom allows) would let more run"
+	return "nothing to do now; the KV pool is full: a higher " + more + " next time, if headroom allows"
 }
