@@ -299,9 +299,9 @@ func serverCases() []caseOf {
 			s.Procs = []metrics.Proc{{PID: 77, Comm: "docker-proxy", Argv: []string{"/usr/bin/docker-proxy"}, Listen: []metrics.ListenAddr{{Port: 8000}}}}
 		}, "", 0, "", nil, nil},
 		{"two on other GPUs by their first", func(s *metrics.Snapshot) {
-			a, b := &s.Servers[0], twoOf(s)
-			a, b.Port = &s.Servers[0], 9000
-			a.TP, b.TP = 4, 4
+			b := twoOf(s)
+			b.Port = 9000
+			s.Servers[0].TP, b.TP = 4, 4
 			b.Argv = append([]string(nil), append(b.Argv, "--base-gpu-id", "4")...)
 		}, "", 0, "", nil, nil},
 		{"two on one port", func(s *metrics.Snapshot) { twoOf(s) }, "two-servers", critical, "", []string{"port 8000: 1 and 2"}, nil},
