@@ -263,6 +263,8 @@ type Saved struct {
 	Node   string      `json:"node"`
 	BootID string      `json:"boot_id"`
 	Files  []SavedFile `json:"files"`
+	// Targets were set by hand; those of the configuration go before them.
+	Targets []ConfigTarget `json:"targets,omitempty"`
 }
 
 // SavedFile is one counted file.

@@ -198,7 +198,7 @@ func (k *keeper) put(s *metrics.Snapshot) {
 }
 
 func (k *keeper) flush() {
-	if k.last == nil || len(k.last.Saved.Files) == 0 {
+	if k.last == nil || len(k.last.Saved.Files) == 0 && len(k.last.Saved.Targets) == 0 {
 		return
 	}
 	if err := k.state.save(k.last.Saved); err != nil {

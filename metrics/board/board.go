@@ -28,6 +28,8 @@ type Board struct {
 	lastHeard time.Time // newest data before that
 	channels  map[string]metrics.Channel
 	cfg       metrics.Config
+	given     []metrics.ConfigTarget // of the first configuration; others were set by hand
+	told      bool                   // a first configuration came
 	guards    map[string][]metrics.Guard
 	saved     map[string]metrics.SavedFile
 	imported  []metrics.Start
@@ -161,6 +163,11 @@ func (b *Board) apply(f metrics.Frame) error {
 		return with(f, func(_ metrics.Frame, s metrics.Saved) {
 			for _, sf := range s.Files {
 				b.saved[sf.Path] = sf
+			}
+			for _, t := range s.Targets {
+				if !slices.ContainsFunc(b.cfg.Targets, func(c metrics.ConfigTarget) bool { return c.Path == t.Path }) {
+					b.cfg.Targets = append(slices.Clip(b.cfg.Targets), t)
+				}
 			}
 		})
 	}

@@ -10,6 +10,9 @@ import (
 // configure takes the user's configuration. An endpoint in it is a server that
 // no process shows: another engine, or one inside a container.
 func (b *Board) configure(_ metrics.Frame, c metrics.Config) {
+	if !b.told {
+		b.given, b.told = c.Targets, true
+	}
 	b.cfg = c
 	b.engine.Configure(c)
 	keep := b.servers[:0:0]

@@ -476,3 +476,37 @@ func TestPastRowsFromALateLog(t *testing.T) {
 		}
 	}
 }
+
+// A target that was set by hand holds in the next visit too, unless the
+// configuration has one for the same rows.
+func TestTargetByHandIsKept(t *testing.T) {
+	r := job(t)
+	fromFile := metrics.Config{Targets: []metrics.ConfigTarget{{Path: "", Rows: 88_000}}}
+	r.json(metrics.KindConfig, "", fromFile)
+	r.json(metrics.KindConfig, "", metrics.Config{Targets: append(fromFile.Targets, metrics.ConfigTarget{Path: part, Rows: 500})})
+	r.rows(part, 100, metrics.RowsFact{})
+	saved := r.tick(2 * time.Second).Saved
+	if want := []metrics.ConfigTarget{{Path: part, Rows: 500}}; !slices.Equal(saved.Targets, want) {
+		t.Fatalf("saved %v, want %v", saved.Targets, want)
+	}
+	for _, c := range []struct {
+		name string
+		cfg  metrics.Config
+		want int64
+	}{
+		{"as it was", fromFile, 500},
+		{"the file has one now", metrics.Config{Targets: []metrics.ConfigTarget{{Path: part, Rows: 700}}}, 700},
+	} {
+		r := job(t)
+		r.json(metrics.KindConfig, "", c.cfg)
+		r.json(metrics.KindSaved, "", saved)
+		r.rows(part, 100, metrics.RowsFact{})
+		snap := r.tick(2 * time.Second)
+		if d := snap.Dataset(part); d == nil || d.Target.Rows != c.want || d.Target.Inferred {
+			t.Errorf("%s: %s", c.name, show(snap))
+		}
+		if len(snap.Config.Targets) != len(c.cfg.Targets)+map[int64]int{500: 1}[c.want] {
+			t.Errorf("%s: targets %v", c.name, snap.Config.Targets)
+		}
+	}
+}

@@ -353,17 +353,15 @@ func (b *Board) saving() metrics.Saved {
 		}
 		out.Files = append(out.Files, metrics.SavedFile{Path: p, ID: r.fact.ID, Head: r.fact.Head, Offset: r.fact.Offset, Rows: r.fact.Rows, At: r.at})
 	}
+	for _, t := range b.cfg.Targets {
+		if !slices.Contains(b.given, t) {
+			out.Targets = append(out.Targets, t)
+		}
+	}
 	return out
 }
 
 // doing tells a first visit what goes on, in at most three lines.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 func (b *Board) doing(s *metrics.Snapshot) []string {
 	if !b.known {
 		return []string{metrics.DoingConnect + s.Node}
@@ -398,4 +396,11 @@ func (b *Board) doing(s *metrics.Snapshot) []string {
 		}
 	}
 	return out[:min(len(out), 3)]
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
