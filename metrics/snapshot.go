@@ -232,6 +232,7 @@ type ReplacedServer struct {
 	// Through is the id of the restart of some runvigil by which the new one was
 	// started, as its environment tells; "" none, or unknown.
 	Through string
+	By      string // the login that began that restart, "" unknown
 }
 
 // Phase is where a start is.

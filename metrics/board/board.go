@@ -55,7 +55,7 @@ type Board struct {
 	kernelLog kernel.Parser
 
 	events   []metrics.Event
-	restarts map[string]bool        // ids of restarts that were followed here
+	restarts map[string]string      // restarts that were followed here, by id: whose login began them, "" unknown
 	launched map[launched]time.Time // processes that they started, and when that was told
 	engine   *findings.Engine
 	active   []metrics.Finding // at the newest tick
@@ -81,7 +81,7 @@ func New() *Board {
 		gpus:     newGPUState(),
 		engine:   findings.New(metrics.Config{}),
 		bad:      map[metrics.Kind]string{},
-		restarts: map[string]bool{},
+		restarts: map[string]string{},
 		launched: map[launched]time.Time{},
 	}
 }

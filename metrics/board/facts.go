@@ -88,7 +88,7 @@ func (b *Board) replacedBy(s *serverState) *metrics.ReplacedServer {
 		return nil
 	}
 	r := *s.replaced
-	r.Ours, r.Through = b.ours(s.s.PID)
+	r.Ours, r.Through, r.By = b.ours(s.s.PID)
 	return &r
 }
 

@@ -98,17 +98,22 @@ func (b *Board) applyJournal(f metrics.Frame) {
 			continue
 		}
 		b.event(metrics.Event{At: f.At, Kind: "restart", Text: text, Ref: f.Name})
-		b.restarts[f.Name] = true
 		l, err := metrics.ParseJournalLine(line)
+		if by := b.restarts[f.Name]; err == nil && l.Step == metrics.JournalBegin && by == "" {
+			b.restarts[f.Name] = l.Get("by")
+		} else {
+			b.restarts[f.Name] = by
+		}
 		if pid, start, ok := l.Process("pid"); err == nil && ok && l.Step == metrics.JournalStarted {
 			b.launched[launched{b.session.BootID, pid, start}] = f.At
 		}
 	}
 }
 
-// ours tells whether a restart that was followed here started a process, itself
-// or by a wrapper above it; through is the restart that its environment names.
-func (b *Board) ours(pid int) (ours bool, through string) {
+// ours tells whether a restart of this login that was followed here started a
+// process, itself or by a wrapper above it; through is the restart that its
+// environment names, and by the login that began that, "" unknown.
+func (b *Board) ours(pid int) (ours bool, through, by string) {
 	for range 64 {
 		p, ok := b.procs[pid]
 		if !ok {
@@ -123,7 +128,11 @@ func (b *Board) ours(pid int) (ours bool, through string) {
 		pid = p.PPID
 	}
 	through = metrics.Clean(through, 60)
-	return ours || b.restarts[through], through
+	by, followed := b.restarts[through]
+	if by != "" && b.session.User != "" && by != b.session.User {
+		return false, through, by
+	}
+	return ours || followed, through, by
 }
 
 // cutLast cuts at the last separator.

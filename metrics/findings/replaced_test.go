@@ -129,6 +129,23 @@ func TestReplacedByARunvigilElsewhere(t *testing.T) {
 	}
 }
 
+// A restart that another login began is followed here, and still not ours.
+func TestReplacedByAnotherLogin(t *testing.T) {
+	r := newReplacing()
+	r.json(metrics.KindSession, "", metrics.Session{Node: "n", BootID: "b", User: "op", HZ: 100, Now: r.at, UptimeS: r.uptime})
+	r.scan(r.server(10, 5000))
+	r.run(5)
+	next := r.server(30, -10)
+	next.Env = map[string]string{"RUNVIGIL_START": "r7-new"}
+	r.journal("r7", "begin id=r7 op=restart by=anna boot=b pid=10:99500000")
+	r.run(10)
+	r.journal("r7", fmt.Sprintf("started pid=%d:%d port=8000 launch=new", next.PID, next.Start), "end state=running")
+	r.scan(next)
+	if f := raised(r.run(5), "server-replaced"); f == nil || !strings.Contains(f.Title, "by anna with a runvigil elsewhere") {
+		t.Errorf("%+v", f)
+	}
+}
+
 // The place of a server is taken on another port too, and one of two servers
 // that ends is not hidden by the other.
 func TestReplacedOnAnotherPort(t *testing.T) {

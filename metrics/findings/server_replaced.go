@@ -12,7 +12,7 @@ var serverReplaced = Detector{
 	ID:    "server-replaced",
 	Means: "Another server has taken the place of the one before, and no restart of this program did it.",
 	Needs: "the node's processes before and after",
-	When:  "A new process has the log, the port or the place of one that ended in the last 30 minutes, and no journal of a restart followed here names it (by boot, pid and start time; its environment tells too). The flags that differ and the login it came from are named.",
+	When:  "A new process has the log, the port or the place of one that ended in the last 30 minutes, and no journal of a restart that this login began names it (by boot, pid and start time; its environment tells too). The flags that differ and the login it came from are named.",
 	Do:    "Ask who did it; judge the new start by its own level.",
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
@@ -37,7 +37,11 @@ var serverReplaced = Detector{
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "flags that differ: " + diff, Source: "command lines", At: v.Started})
 			}
 			if r.Through != "" {
-				c.Title = strings.Replace(c.Title, "by somebody else", "by a runvigil elsewhere", 1)
+				whose := "by a runvigil elsewhere"
+				if r.By != "" {
+					whose = "by " + metrics.Clean(r.By, 40) + " with a runvigil elsewhere"
+				}
+				c.Title = strings.Replace(c.Title, "by somebody else", whose, 1)
 				c.Why = "a restart of another runvigil did it, not one of this screen"
 				c.Evidence = append(c.Evidence, metrics.Evidence{Text: "its environment names restart " + r.Through, Source: "processes", At: v.Started})
 			}
