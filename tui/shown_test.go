@@ -181,7 +181,7 @@ func TestTimesAreTheNodes(t *testing.T) {
 		t.Errorf("old: %q, want %q", got, want)
 	}
 	drive(t, 120, 40, s, func(d *driver) {
-		d.See("node " + s.At.Add(90*time.Second).UTC().Add(5*time.Hour+30*time.Minute).Format("15:04:05") + " IST")
+		d.See(s.At.Add(90*time.Second).UTC().Add(5*time.Hour+30*time.Minute).Format("15:04:05") + " IST")
 	})
 }
 
