@@ -267,7 +267,7 @@ func TestEventGoesBackInTime(t *testing.T) {
 
 func TestFindingProof(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
-		d.Press("f", "j").See("gen tps [1h]", "line 30,990: o").Press("o").See("server log")
+		d.Press("f", "j").See("tok/s [1h]", "line 30,990: o").Press("o").See("server log")
 		if v := d.m.views[viewLogs].(*logView); v.hit < 0 || v.buf(d.m).first+int64(v.hit) != 30990 {
 			t.Errorf("the log stands at %d", v.hit)
 		}
@@ -341,7 +341,7 @@ func TestMouse(t *testing.T) {
 			return tea.MouseClickMsg{}
 		}
 		d.Send(at("[1h]")).See("[6h]").Press("esc").Send(at("[6h]")).See("[24h]")
-		d.Press("f").Send(at("606 tok/s is what")).See("gen tps").Send(at("606 tok/s is what")).NotSee("the client's log is empty").Press("esc")
+		d.Press("f").Send(at("606 tok/s is what")).See("tok/s [").Send(at("606 tok/s is what")).NotSee("the client's log is empty").Press("esc")
 		d.act.row = Row{JSON: []byte(`{"id":"clicked"}`)}
 		d.Press("o").Send(at("B1_glaive")).See("B1_glaive.jsonl").Send(at("B1_glaive ")).See("id: clicked").Press("esc")
 		down := tea.MouseWheelMsg{Button: tea.MouseWheelDown}

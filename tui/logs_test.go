@@ -339,6 +339,6 @@ func TestGraphMarksTheMoment(t *testing.T) {
 	scene.Events = nil
 	scene.Findings = []metrics.Finding{{ID: "throughput-fell", Severity: metrics.SeverityWarning, Subject: storyServer, Title: "it fell", Since: scene.At.Add(-3 * time.Hour), Graph: key}}
 	drive(t, 100, 30, scene, func(d *driver) {
-		d.Press("f").See("gen tps [6h]", "┊", severitySign[metrics.SeverityWarning]+"─")
+		d.Press("f").See("tok/s [6h]", "┊", severitySign[metrics.SeverityWarning]+"─")
 	})
 }

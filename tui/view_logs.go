@@ -179,6 +179,12 @@ func (v *logView) drawLine(m *Model, a area, b *logBuf, i int) int {
 		}
 	}
 	from := 0
+	if n := stampEnd(l.Text); n > 0 && st == stText {
+		if s, _, ok := v.match.next(l.Text, 0); !ok || s >= n {
+			put(l.Text[:n], stDim)
+			from = n
+		}
+	}
 	for !v.match.empty() {
 		s, e, ok := v.match.next(l.Text, from)
 		if !ok {
@@ -187,10 +193,6 @@ func (v *logView) drawLine(m *Model, a area, b *logBuf, i int) int {
 		put(l.Text[from:s], st)
 		put(l.Text[s:e], style{fg: st.fg, bg: roleMatch, attr: attrBold | attrUnderline})
 		from = e
-	}
-	if n := stampEnd(l.Text); from == 0 && n > 0 && st == stText {
-		put(l.Text[:n], stDim)
-		from = n
 	}
 	put(l.Text[from:], st)
 	if !v.wrap && x > a.w() {

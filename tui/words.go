@@ -1,6 +1,10 @@
 package tui
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/runvigil/runvigil/metrics"
+)
 
 // engineWords are the terms in which an engine speaks of itself.
 type engineWords struct {
@@ -24,4 +28,12 @@ func share(v float64) string {
 		return "100%"
 	}
 	return fmt.Sprintf("%.1f%%", 100*v)
+}
+
+// seriesWords name what a graph shows, with its unit.
+var seriesWords = map[string]string{
+	metrics.SeriesGenTPS: "tok/s", metrics.SeriesInputTPS: "input tok/s", metrics.SeriesRunning: "running requests", metrics.SeriesQueued: "queued requests",
+	metrics.SeriesKVUsage: "KV usage", metrics.SeriesPerReq: "tokens a request", metrics.SeriesRows: "rows", metrics.SeriesRowRate: "rows a minute",
+	metrics.SeriesGPUMem: "GPU memory MiB", metrics.SeriesGPUUtil: "GPU utilisation %", metrics.SeriesGPUTemp: "GPU °C", metrics.SeriesGPUPower: "GPU W",
+	metrics.SeriesAcceptLen: "accepted tokens", metrics.SeriesLoad: "load", metrics.SeriesMemAvail: "RAM free, bytes",
 }
