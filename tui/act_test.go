@@ -357,7 +357,7 @@ func TestFollowsWhatOthersBegan(t *testing.T) {
 		return d.Send(snapshotMsg{sceneRestarted(func(*metrics.Server) {})})
 	}
 	drive(t, 120, 40, nil, func(d *driver) {
-		open(d, under()).See("a restart of root is under way, begun 11:16:07 UTC: R follows it")
+		open(d, under()).See("a restart by root is under way, begun 11:16:07 UTC: R follows it")
 		d.Wait(10 * time.Second).See("R restart: ").Press("R")
 		d.See("restart the server  by root since", "0.88 → 0.93", "it goes on", "SIGTERM was sent", "the new server runs: process 207001", "loading weights", "31 of 64", "earlier 1 m 21 s")
 		close(d.act.acted.hold)
@@ -385,7 +385,7 @@ func TestFollowsWhatOthersBegan(t *testing.T) {
 	drive(t, 120, 40, nil, func(d *driver) {
 		u := under()
 		u.Mine, u.Hidden, u.By = false, true, "root"
-		open(d, u).See("a restart of root is under way", "its journal is for that login only").Wait(10 * time.Second).NotSee("R restart: ")
+		open(d, u).See("a restart by root is under way", "its journal is for that login only").Wait(10 * time.Second).NotSee("R restart: ")
 	})
 	// One that was killed is told where no server runs.
 	drive(t, 120, 40, nil, func(d *driver) {
@@ -396,7 +396,7 @@ func TestFollowsWhatOthersBegan(t *testing.T) {
 	// A server that ends without us is a reason to look again.
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.act.acted.under, d.act.acted.journal = under(), restartJournal[:4]
-		d.Send(snapshotMsg{sceneSettled()}).NotSee("under way").Send(snapshotMsg{sceneCrash()}).See("a restart of root is under way")
+		d.Send(snapshotMsg{sceneSettled()}).NotSee("under way").Send(snapshotMsg{sceneCrash()}).See("a restart by root is under way")
 	})
 }
 

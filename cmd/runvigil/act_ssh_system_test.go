@@ -260,7 +260,7 @@ func TestSystemKilledAtEachStep(t *testing.T) {
 			n.do(1, "follow it with `runvigil restart "+n.Alias+" --follow`", "restart", n.Alias, "--yes")
 		}
 		out := n.do(0, "it serves", "restart", n.Alias, "--follow")
-		for _, want := range []string{"a restart of root is under way, begun ", "mem-fraction-static", " begin id=", " end state=running", "one token came back"} {
+		for _, want := range []string{"a restart by root is under way, begun ", "mem-fraction-static", " begin id=", " end state=running", "one token came back"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("killed at %q, no %q in\n%s", step, want, out)
 			}

@@ -38,9 +38,13 @@ type UnderWay struct {
 
 // String tells whose it is and since when.
 func (u UnderWay) String() string {
-	text := fmt.Sprintf("a %s of %s is under way", u.Plan.Op, orUser(u.By, -1))
+	what := "a " + string(u.Plan.Op)
+	if u.Plan.Op == EndOne {
+		what = "the end of a process"
+	}
+	text := fmt.Sprintf("%s by %s is under way", what, orUser(u.By, -1))
 	if u.Dead {
-		text = fmt.Sprintf("a %s of %s ended without a last word", u.Plan.Op, orUser(u.By, -1))
+		text = fmt.Sprintf("%s by %s ended without a last word", what, orUser(u.By, -1))
 	}
 	if !u.Since.IsZero() {
 		text += ", begun " + u.Since.UTC().Format("15:04:05 UTC")

@@ -41,7 +41,7 @@ func TestFind(t *testing.T) {
 	}
 	var u *UnderWay
 	w.until("it is under way", func() bool { u = w.find(w.run); return u != nil })
-	if u.ID != p.ID || !u.Mine || u.Dead || u.Hidden || u.By == "" || time.Since(u.Since) > time.Minute || !strings.Contains(u.String(), "a restart of "+u.By+" is under way, begun ") {
+	if u.ID != p.ID || !u.Mine || u.Dead || u.Hidden || u.By == "" || time.Since(u.Since) > time.Minute || !strings.Contains(u.String(), "a restart by "+u.By+" is under way, begun ") {
 		t.Errorf("%+v", u)
 	}
 	q := u.Plan
