@@ -96,7 +96,7 @@ if [ "$MODE" = wrap ]; then
 	exit 0
 fi
 
-MYLOCK= MYTURN= TURN=0 MARK= ENDED=
+MYLOCK= MYTURN= TURN=0 MARK= ENDED= GROWN=
 finish() { # state, why, text
 	[ "$MODE" != check ] || exit 0
 	rm -f "$D"/smi* "$D"/*.words "$D"/*.env "$D"/new.* "$D"/old.* "$D"/client.*

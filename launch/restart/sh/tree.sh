@@ -112,16 +112,22 @@ snap() {
 }
 grow() {
 	snap
-	# A number of TREE that now belongs to another process leads nothing of ours.
-	gr_lead=$TREE
+	# Who leads: what lives of TREE, and what still did at the last look, for its
+	# children may have lost it since. A number of longer ago may be the session of
+	# somebody else's by now, whose own leader is gone.
+	gr_lead=" "
 	while read -r gr_p gr_pp gr_pg gr_sid gr_s; do
-		case $TREE in
-		*" $gr_p:$gr_s "*) ;;
-		*" $gr_p:"*) gr_lead=$(printf '%s' "$gr_lead" | sed "s/ $gr_p:[0-9]* / /") ;;
-		esac
+		case $TREE in *" $gr_p:$gr_s "*) gr_lead="$gr_lead$gr_p:$gr_s " ;; esac
 	done <<-END
 		$SNAP
 	END
+	gr_live=$gr_lead
+	for gr_id in $GROWN; do
+		case $gr_lead in *" $gr_id "*) continue ;; esac
+		case $TREE in *" $gr_id "*) ;; *) continue ;; esac
+		case $NL$SNAP in *"$NL${gr_id%%:*} "*) continue ;; esac
+		gr_lead="$gr_lead$gr_id "
+	done
 	gr_more=1
 	while [ $gr_more = 1 ]; do
 		gr_more=0
@@ -132,6 +138,7 @@ grow() {
 			*" $gr_pp:"* | *" $gr_pg:"* | *" $gr_sid:"*)
 				TREE="$TREE$gr_p:$gr_s "
 				gr_lead="$gr_lead$gr_p:$gr_s "
+				gr_live="$gr_live$gr_p:$gr_s "
 				gr_more=1
 				;;
 			esac
@@ -139,6 +146,7 @@ grow() {
 			$SNAP
 		END
 	done
+	GROWN=$gr_live
 }
 left() {
 	LEFT=
