@@ -230,8 +230,8 @@ func (v *restartView) phases(f *follow, s *metrics.Snapshot, p pen, w int) []lin
 		token()
 	}
 	if srv.Capacity.Known {
-		out = append(out, line{sp("  capacity ", stDim), sp(metrics.Count(srv.Capacity.V), stStrong), sp(forecastText(f.forecast.Capacity, metrics.Count), stDim),
-			sp("   headroom ", stDim), sp(metrics.FigureText(srv.Headroom, two), stStrong), sp(" GiB", stDim), sp(forecastText(f.forecast.Headroom, two), stDim)})
+		row(" ", stText, "capacity, tokens", metrics.Count(srv.Capacity.V), "  "+forecastText(f.forecast.Capacity, metrics.Count))
+		row(" ", stText, "headroom, GiB", metrics.FigureText(srv.Headroom, two), "  "+forecastText(f.forecast.Headroom, two))
 	}
 	return out
 }
