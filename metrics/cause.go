@@ -81,6 +81,16 @@ const (
 // boot was found, and with the one before all its processes ended.
 const NodeRestarted = "the node was restarted"
 
+// FromOutside tells an end in which the server's own settings had no part: they
+// are no reason against starting it so again.
+func (c Cause) FromOutside() bool {
+	switch c {
+	case CauseKilledUnknown, CauseStopped, CauseProbeKilled, CauseGPULost, CauseGPUXid, CauseLogStopped:
+		return true
+	}
+	return false
+}
+
 // CauseInfo describes one cause: what it means, the direction advice takes
 // unless a finding knows better figures, and where the fault lies.
 type CauseInfo struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -120,6 +121,10 @@ func watch(ctx context.Context, o *options, name string) error {
 // 21 that are its own, for a tenth more CPU.
 const gcPercent = 50
 
+// screenProcs is how many cores a screen uses at most: it has work for a part of
+// one, and a collection that wakes 16 idle ones costs more than it collects.
+const screenProcs = 2
+
 // screen runs a session behind the screen and ends both together.
 func screen(ctx context.Context, o *options, s *session, before []metrics.Frame, opt tui.Options, flush func()) error {
 	opt.ASCII, opt.ReadOnly = o.ascii, o.readOnly || opt.ReadOnly
@@ -127,6 +132,9 @@ func screen(ctx context.Context, o *options, s *session, before []metrics.Frame,
 	opt.Theme = map[string]tui.Scheme{"light": tui.SchemeLight, "dark": tui.SchemeDark}[o.theme]
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() > screenProcs {
+		runtime.GOMAXPROCS(screenProcs)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -148,7 +148,7 @@ func (m *maker) outcomes() []Warning {
 		if s.now || s.start.Outcome == "running" {
 			continue // how it will end is not known
 		}
-		bad := s.start.Outcome == "crashed" || s.start.Outcome == "failed"
+		bad := (s.start.Outcome == "crashed" || s.start.Outcome == "failed") && !s.start.Cause.FromOutside()
 		switch {
 		case sameMemory(s.settings, m.to) && bad:
 			out = append(out, Warning{metrics.SeverityCritical, m.tried(s)})

@@ -237,6 +237,11 @@ func TestKnownOutcomesComeFirst(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, got, c.want)
 		}
 	}
+	killed := try1()
+	killed.Cause, killed.CauseTxt = metrics.CauseKilledUnknown, "Killed"
+	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{baseline(), killed}).Outcomes; len(got) != 1 || got[0].Level != metrics.SeverityInfo {
+		t.Errorf("somebody killed it: %+v", got)
+	}
 	seen := try1()
 	seen.CauseTxt, seen.Imported = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 406.88 MiB. GPU 3 has a total capacity of 95.59 GiB", false
 	if got := Make(edited("--mem-fraction-static", "0.93"), present(), []metrics.Start{seen}).Outcomes; !strings.Contains(got[0].Text, "24 Feb: out of GPU memory, 40 s after the first request") {

@@ -65,11 +65,11 @@ func unfit(r Row) string {
 		return "breaks a guard: " + r.Broken[0].Flag + " " + r.Broken[0].Reason
 	case r.GuardBroken != "":
 		return "broke a guard: " + r.GuardBroken
-	case r.Outcome == "failed":
+	case r.Outcome == "failed" && !r.Cause.FromOutside():
 		return "failed before it was ready"
 	case !gaveToken(r.Start):
 		return "never gave a real token"
-	case r.Outcome == "crashed":
+	case r.Outcome == "crashed" && !r.Cause.FromOutside():
 		return "crashed"
 	}
 	return ""

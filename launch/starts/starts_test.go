@@ -92,6 +92,14 @@ func TestWayBack(t *testing.T) {
 	if s, ok := WayBack(list[1:2], fp8, ""); ok {
 		t.Errorf("%s never gave a token", s.ID)
 	}
+	list[2].Outcome, list[2].Cause = "crashed", metrics.CauseCUDAOOM
+	if s, ok := WayBack(list, fp8, list[4].ID); ok && s.ID == "story-3" {
+		t.Error("one that ran out of memory is gone back to")
+	}
+	list[2].Cause = metrics.CauseKilledUnknown
+	if s, ok := WayBack(list, fp8, list[4].ID); !ok || s.ID != "story-3" {
+		t.Errorf("%s, %v: one that somebody killed had nothing wrong", s.ID, ok)
+	}
 	list[2].FirstToken, list[2].Peak, list[2].Settled = time.Time{}, nil, nil
 	if s, ok := WayBack(list, fp8, list[4].ID); !ok || s.ID != "story-1" {
 		t.Errorf("%s, %v", s.ID, ok)
