@@ -21,6 +21,7 @@ const (
 type gpuState struct {
 	cards    map[int]*card
 	apps     []nvidia.App
+	since    map[int]time.Time // when each of their pids was first listed
 	appsAt   time.Time
 	appsSeen bool
 	tool     metrics.GPUTool
@@ -201,6 +202,14 @@ func (b *Board) lowest(c *card, at time.Time) {
 
 func (g *gpuState) applyApps(f metrics.Frame) {
 	g.apps, g.appsAt, g.appsSeen = nvidia.ParseApps(f.Data), f.At, true
+	was := g.since
+	g.since = map[int]time.Time{}
+	for _, a := range g.apps {
+		g.since[a.PID] = f.At
+		if at, known := was[a.PID]; known {
+			g.since[a.PID] = at
+		}
+	}
 }
 
 func (g *gpuState) applyError(f metrics.Frame, e metrics.GPUErrorFact) {
@@ -271,8 +280,8 @@ func (b *Board) gpuOwner(a nvidia.App, owner map[int]string) string {
 		return "other"
 	case b.scanned.IsZero():
 		return ""
-	case b.scanned.Before(b.gpus.appsAt.Add(-2 * time.Minute)):
-		return ""
+	case b.scanned.Before(b.gpus.since[a.PID]), b.scanned.Before(b.gpus.appsAt.Add(-2 * time.Minute)):
+		return "" // no discovery since then could have seen it
 	}
 	return "invisible"
 }

@@ -19,6 +19,9 @@ const (
 	// loadsFresh is how long an answer of /v1/loads speaks for the present.
 	loadsFresh = 30 * time.Second
 	sectionLag = 30 * time.Second
+	// sectionAgain is how long after its start a server may tell its arguments once
+	// more.
+	sectionAgain = 2 * time.Minute
 	// startMost is how long a start takes at most whose log cannot be read.
 	startMost = time.Hour
 	// catchUp is the time that logs get to be read up to date after a broken link.
@@ -79,7 +82,7 @@ func (b *Board) sectionOf(s *serverState) *section {
 	if s.log == "" || l == nil {
 		return nil
 	}
-	sec := l.work.section()
+	sec := l.work.sectionFrom(s.s.Started)
 	if sec == nil {
 		return nil
 	}
@@ -88,6 +91,26 @@ func (b *Board) sectionOf(s *serverState) *section {
 		return nil
 	}
 	return sec
+}
+
+// sectionFrom is the start in the log of a process that began at a time: the
+// newest, unless that began when the process had long had one of its own. Between
+// the end of a server and its discovery the next one may write already.
+func (w *work) sectionFrom(began time.Time) *section {
+	if began.IsZero() {
+		return w.section()
+	}
+	var own *section
+	for _, sec := range w.sections {
+		switch {
+		case sec.headless || sec.at.Before(began.Add(-sectionLag)):
+		case own == nil || sec.at.Sub(own.at) < sectionAgain:
+			own = sec
+		default:
+			return own
+		}
+	}
+	return w.section()
 }
 
 // logServers gives a server to each engine's log that no process owns.

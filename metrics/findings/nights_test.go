@@ -278,3 +278,37 @@ func TestTheNodeRestarts(t *testing.T) {
 		t.Errorf("the client: %+v", s.Findings)
 	}
 }
+
+// A server is stopped in its work and started again: that is no hang, neither of
+// the one that drains nor of the one that begins, also where the discovery comes
+// later than the new one's first lines.
+func TestARestartIsNoHang(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		n := newNight(t, "story")
+		s := n.watch(time.Minute)
+		v := s.Server()
+		n.src.Node().Signal(v.PID, model.SIGTERM)
+		n.watch(20 * time.Second)
+		if late {
+			n.spoil = func(f *metrics.Frame) {
+				if f.Kind == metrics.KindScan || f.Kind == metrics.KindAlive {
+					f.Kind = "" // it does not come
+				}
+			}
+		}
+		n.src.Node().Signal(v.PID, model.SIGKILL)
+		n.src.Node().Launch(model.Launch{Argv: v.Argv, Dir: "/data/eagle3"})
+		n.watch(15 * time.Second)
+		n.spoil = nil
+		s = n.watch(2 * time.Minute)
+		if got := n.loudest("server-down"); len(got) > 0 {
+			t.Errorf("late %v: raised %v", late, got)
+		}
+		if slices.ContainsFunc(s.History, func(f metrics.Finding) bool { return f.ID == "gpu-memory-held" }) {
+			t.Errorf("late %v: its own memory was somebody's: %v", late, s.History)
+		}
+		if v := s.Server(); v == nil || v.State != metrics.ServerServing {
+			t.Errorf("late %v: the server is %+v", late, v)
+		}
+	}
+}
