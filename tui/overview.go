@@ -253,7 +253,7 @@ func (m *Model) clockLine(p pen, wide bool) line {
 	if wide {
 		add("node "+p.day(s.At)+" "+p.seconds(s.At)+" "+s.Zone, stDim)
 	} else {
-		add(p.seconds(s.At), stDim)
+		add(strings.TrimSpace(p.seconds(s.At)+" "+s.Zone), stDim)
 	}
 	return l
 }

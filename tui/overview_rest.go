@@ -54,6 +54,9 @@ func memLine(p pen, h *metrics.Host) line {
 	if h.MemAvail.Known && h.MemTotal.Known && h.MemAvail.V < 0.05*h.MemTotal.V {
 		st = stWarn.bold()
 	}
+	if !h.MemAvail.Known && !h.MemTotal.Known {
+		return line{sp(metrics.Dash, stDim)}
+	}
 	return line{p.fig(h.MemAvail, bareGiB, 0, st), sp(" of ", stDim), p.fig(h.MemTotal, bareGiB, 0, stDim), sp(" GiB free", stDim)}
 }
 

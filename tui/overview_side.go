@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -182,5 +183,10 @@ func (m *Model) drawSideStatus(a area) {
 		a.fit(1, 0, a.w()-2, 2, seg{0, help})
 		return
 	}
-	a.fit(1, 0, a.w()-2, 2, seg{1, line{sp(m.snap.Node, stStrong)}}, seg{0, m.clockLine(m.pen(), false)}, seg{2, help})
+	node := line{sp(m.snap.Node, stStrong)}
+	if len(m.snap.Servers) > 1 {
+		i, n := place(m.snap)
+		node = append(node, sp(fmt.Sprintf(" %d/%d", i, n), stStrong))
+	}
+	a.fit(1, 0, a.w()-2, 2, seg{1, node}, seg{0, m.clockLine(m.pen(), false)}, seg{2, help})
 }
