@@ -142,7 +142,9 @@ func heldCondition(in *Input, h holder) Condition {
 		}
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("%s of %s, parent %d: %s", h.known.Comm, orUser(h.known.User), h.known.PPID, text), Source: "processes", At: in.now()})
 	}
-	c.Since = in.began(h.proc.PID)
+	if h.kind == "orphan" || h.kind == "other" {
+		c.Since = in.began(h.proc.PID) // it has held it all the time; one that ended just now may still let go
+	}
 	needed := in.wanted(h.gpus)
 	switch h.kind {
 	case "orphan":

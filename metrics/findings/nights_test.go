@@ -279,6 +279,26 @@ func TestTheNodeRestarts(t *testing.T) {
 	}
 }
 
+// The processes of a server that has just ended stand in the list of the GPUs for
+// a while: nobody is blamed for that.
+func TestALetGoIsNoHolder(t *testing.T) {
+	m := newMeet(1e6, june)
+	m.json(metrics.KindConfig, "", metrics.Config{Started: map[int]time.Time{11: june.Add(-time.Hour)}})
+	worker := metrics.Proc{PID: 11, PPID: 10, Start: 99_000_100, State: "R", Comm: "sglang::schedul", Argv: []string{"sglang::scheduler_TP0"}, GPUs: []int{0}}
+	server := metrics.Proc{PID: 10, PPID: 1, Start: 99_000_000, State: "S", Comm: "python3", Argv: []string{"python3", "-m", "sglang.launch_server", "--port", "8000"}}
+	m.b.Apply(metrics.Frame{Kind: metrics.KindGPUStatic, At: m.at, Data: []byte("index,uuid,memory.total\n0, GPU-0, 97887\n")})
+	m.b.Apply(metrics.Frame{Kind: metrics.KindGPU, At: m.at, Data: []byte("index,memory.used\n0, 93388\n")})
+	m.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{server, worker}})
+	m.b.Apply(metrics.Frame{Kind: metrics.KindGPUApps, At: m.at, Data: []byte("pid,process_name,used_memory,gpu_uuid\n11, python3, 93000 MiB, GPU-0\n")})
+	m.run(5)
+	m.json(metrics.KindScan, "", metrics.Scan{Procs: []metrics.Proc{{PID: 1, State: "S"}}})
+	for range 12 {
+		if f := raised(m.run(1), "gpu-memory-held"); f != nil {
+			t.Fatalf("blamed: %s", f.Title)
+		}
+	}
+}
+
 // A server is stopped in its work and started again: that is no hang, neither of
 // the one that drains nor of the one that begins, also where the discovery comes
 // later than the new one's first lines.
