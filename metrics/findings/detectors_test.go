@@ -178,6 +178,13 @@ func TestDetectors(t *testing.T) {
 				{At: noon.Add(-10 * time.Second), Kind: "restart", Ref: "r1", Text: "1772 port-free port=8000"},
 			}
 		}, "server-down", metrics.SeverityInfo, metrics.CauseStopped, []string{"being restarted since", "goes on whatever the link does"}, nil},
+		{"a restart of ours that asked it to stop", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.State, v.Ended = metrics.ServerDown, noon.Add(-20*time.Second)
+			v.Causes = []metrics.CauseFact{{Class: metrics.CauseStopped, Detail: "SIGTERM received", Line: "SIGTERM received", Primary: true, At: noon.Add(-35 * time.Second)}}
+			s.GPUs[0].MemUsed = fig(0)
+			s.Events = []metrics.Event{{At: noon.Add(-40 * time.Second), Kind: "restart", Ref: "r1", Text: "1772 begin id=r1"}}
+		}, "server-down", metrics.SeverityInfo, metrics.CauseStopped, []string{"being restarted since"}, nil},
 		{"a restart of ours that ended without a server", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Ended = metrics.ServerDown, noon.Add(-20*time.Second)
 			s.GPUs[0].MemUsed = fig(0)

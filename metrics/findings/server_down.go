@@ -31,7 +31,8 @@ var serverDown = Detector{
 		if v == nil || isMemory(primary(v)) {
 			return
 		}
-		if began, yes := in.restarting(); yes && !v.Ended.Before(began) && primary(v) == nil {
+		p := primary(v)
+		if began, yes := in.restarting(); yes && !v.Ended.Before(began.Add(-10*time.Second)) && (p == nil || p.Class == metrics.CauseStopped) {
 			out.Raise(Condition{
 				Subject: v.ID, Severity: metrics.SeverityInfo, Cause: metrics.CauseStopped, Since: began,
 				Title:    "the server is being restarted since " + in.clock(began),
