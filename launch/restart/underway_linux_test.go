@@ -91,9 +91,18 @@ func TestFindTheDead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "without a last word") || j.Done {
 		t.Errorf("%v %+v", err, j)
 	}
+	// Of another port a lock of the dead stays no longer.
+	elsewhere := "/dev/shm/runvigil-" + strconv.Itoa(freePort(t)) + ".lock.1"
+	if err := os.Symlink("4190000:7:"+p.Identity.BootID+":1-a:1:root:free", elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(elsewhere) })
 	again := w.carry(w.plan(old.Process.Pid, quick, launch.Edit{Kind: launch.UnsetFlag, Name: "deaf"}))
 	if again.State != metrics.JournalRunning {
 		t.Errorf("state %q why %q", again.State, again.Why)
+	}
+	if _, err := os.Lstat(elsewhere); err == nil {
+		t.Error("the lock of a dead owner stays")
 	}
 	if left, _ := filepath.Glob("/dev/shm/runvigil-" + strconv.Itoa(port) + ".lock*"); len(left) > 0 {
 		t.Errorf("%v are left", left)

@@ -54,8 +54,12 @@ take() { # prefix: the link in TAKEN, false while another restart has it
 			nap
 		fi
 	done
-	for lk in "$1".*; do
-		[ "$lk" = "$TAKEN" ] || ! counts "$lk" || owner_lives "$LK_O" || rm -f "$lk" 2>/dev/null
+	# What the dead left goes, of other ports too; a lock that its owner gave up goes
+	# with the owner.
+	lk_all=$1
+	[ "$1" != "$SHARED" ] || lk_all=${SHARED%-*}-
+	for lk in "$lk_all"*.*; do
+		[ "$lk" = "$TAKEN" ] || ! counts "$lk" || owner_lives "${LK_O%:free}" || rm -f "$lk" 2>/dev/null
 	done
 }
 lock() { # false while another restart has it
