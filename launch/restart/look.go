@@ -31,6 +31,7 @@ say() { printf '\n%s %s %s\n' "$N" "$1" "$2"; }
 say base "$B"
 say uid "$(id -u)"
 say boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
+say here "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)+$(readlink /proc/self/ns/pid | tr -cd 0-9)"
 for l in "$B"/lock.*; do [ -h "$l" ] && say lock "$(readlink "$l")"; done
 for l in "$B"/lock.*; do [ -h "$l" ] || continue
 	o=$(readlink "$l"); p=${o%%:*}
@@ -77,7 +78,7 @@ func Look(ctx context.Context, r Runner, pid int) (Seen, error) {
 	if uid, err := strconv.Atoi(answers.last("uid")); err == nil {
 		s.UID = uid
 	}
-	s.Busy = liveOwner(answers["lock"], answers["locker"], answers.last("boot"))
+	s.Busy = liveOwner(answers["lock"], answers["locker"], answers.last("here"))
 	program, frame, of := launch.IdentifyScript(pid, id), id, pid
 	if pid == 0 {
 		if !validID(s.Saved) {
@@ -140,15 +141,15 @@ func framed(out []byte, id string) answers {
 	return a
 }
 
-// liveOwner is the lock whose owner lives: PID:START:BOOT:ID:SINCE:USER.
-func liveOwner(locks, lockers []string, boot string) *Owner {
+// liveOwner is the lock whose owner lives: PID:START:BOOT+NAMESPACE:ID:SINCE:USER.
+func liveOwner(locks, lockers []string, here string) *Owner {
 	alive := map[string]bool{}
 	for _, l := range lockers {
 		alive[strings.ReplaceAll(strings.TrimSpace(l), " ", ":")] = true
 	}
 	for _, l := range locks {
 		f := strings.Split(l, ":")
-		if len(f) != 6 || f[2] != boot || !alive[f[0]+":"+f[1]] {
+		if len(f) != 6 || f[2] != here || !alive[f[0]+":"+f[1]] {
 			continue
 		}
 		pid, _ := strconv.Atoi(f[0])

@@ -104,7 +104,7 @@ func TestWayBack(t *testing.T) {
 	var j metrics.Journal
 	w.until("the old launch listens again", func() bool {
 		j = metrics.Journal{}
-		text, _ := os.ReadFile(filepath.Join(w.home, ".cache/runvigil/restart", p.ID, "journal"))
+		text, _ := os.ReadFile(filepath.Join(w.base(), p.ID, "journal"))
 		for line := range strings.Lines(string(text)) {
 			_, _ = j.Apply(line)
 		}
@@ -256,7 +256,7 @@ func TestFilesAreOurs(t *testing.T) {
 	if j = w.carry(second); j.State != metrics.JournalRunning {
 		t.Fatalf("%+v", j)
 	}
-	base := filepath.Join(w.home, ".cache/runvigil/restart")
+	base := w.base()
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -46,10 +46,11 @@ const (
 	grace    = 60 // after the port opened, for the way back
 )
 
-// baseName finds the folder for the files of restarts: B.
+// baseName finds the folder for the files of restarts: B. A home may be shared by
+// many nodes, whose restarts are no business of each other's.
 const baseName = `umask 077
 B=/tmp/runvigil-$(id -u)/restart
-if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil/restart; fi
+if [ -n "$HOME" ] && [ -d "$HOME" ] && [ -w "$HOME" ]; then B=$HOME/.cache/runvigil/$(uname -n | tr -c 'A-Za-z0-9._\n-' _)/restart; fi
 `
 
 // startProgram defines a function that prints when a process began; of one that is dead,

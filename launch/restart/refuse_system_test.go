@@ -411,7 +411,8 @@ func TestForeignLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := strings.TrimSpace(string(boot))
+	other := strings.TrimSpace(string(boot)) + "+1"
+	now := strings.TrimSpace(string(boot)) + "+" + namespace(t)
 	me := fmt.Sprintf("%d:%d", os.Getpid(), startOf(t, os.Getpid()))
 	for _, c := range []struct {
 		name, target string
@@ -424,6 +425,7 @@ func TestForeignLocks(t *testing.T) {
 		{"root's, that was given up", me + ":" + now + ":1-a:1:root:free", 1, 0, false},
 		{"root's, dead", "4190000:7:" + now + ":1-a:1:root", 7, 0, false},
 		{"root's, of an earlier boot", me + ":00000000:1-a:1:root", 3, 0, false},
+		{"root's, of another PID namespace", me + ":" + other + ":1-a:1:root", 2, 0, false},
 		{"hostile", "../../tmp/x:$(reboot)\n1 end state=running:*", 1, ben, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func TestSecrets(t *testing.T) {
 					t.Fatal(err)
 				}
 				log, _ := os.ReadFile(w.log())
-				journal, _ := os.ReadFile(filepath.Join(w.home, ".cache/runvigil/restart", p.ID, "journal"))
+				journal, _ := os.ReadFile(filepath.Join(w.base(), p.ID, "journal"))
 				for where, text := range map[string]string{
 					"plan": string(plan), "printed": strings.Join(printed, "\n"), "log": string(log), "journal": string(journal), "sshd's log": s.Log(),
 					"what came over the link": w.run.(*sshRunner).heard.String(),

@@ -367,8 +367,19 @@ func (w *world) follow(p Plan) metrics.Journal {
 	return j
 }
 
+// base is the folder for the files of restarts, this node's own in a home that many
+// may share.
+func (w *world) base() string {
+	w.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return filepath.Join(w.home, ".cache/runvigil", host, "restart")
+}
+
 func (w *world) files() []string {
-	found, _ := filepath.Glob(filepath.Join(w.home, ".cache/runvigil/restart/*/*"))
+	found, _ := filepath.Glob(filepath.Join(w.base(), "*/*"))
 	return found
 }
 

@@ -75,7 +75,7 @@ func TestFindTheDead(t *testing.T) {
 	if err := Begin(t.Context(), w.run, p); err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(w.home, ".cache/runvigil/restart", p.ID)
+	folder := filepath.Join(w.base(), p.ID)
 	w.until("SIGTERM was sent", func() bool { j, _ := os.ReadFile(folder + "/journal"); return strings.Contains(string(j), " term ") })
 	for _, pid := range w.mine() {
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -93,7 +93,7 @@ func TestFindTheDead(t *testing.T) {
 	}
 	// Of another port a lock of the dead stays no longer.
 	elsewhere := "/dev/shm/runvigil-" + strconv.Itoa(freePort(t)) + ".lock.1"
-	if err := os.Symlink("4190000:7:"+p.Identity.BootID+":1-a:1:root:free", elsewhere); err != nil {
+	if err := os.Symlink("4190000:7:"+p.Identity.BootID+"+"+namespace(t)+":1-a:1:root:free", elsewhere); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(elsewhere) })
@@ -106,5 +106,36 @@ func TestFindTheDead(t *testing.T) {
 	}
 	if left, _ := filepath.Glob("/dev/shm/runvigil-" + strconv.Itoa(port) + ".lock*"); len(left) > 0 {
 		t.Errorf("%v are left", left)
+	}
+}
+
+// namespace is the number of this process's PID namespace.
+func namespace(t *testing.T) string {
+	t.Helper()
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(link, "pid:[]")
+}
+
+// TestSharedHome: restarts of other nodes that share the home are not seen, and not
+// swept away, however dead their processes look from here.
+func TestSharedHome(t *testing.T) {
+	t.Parallel()
+	w, port := newWorld(t), freePort(t)
+	other := filepath.Join(w.home, ".cache/runvigil/other-node/restart/1795991215-7d5de2b6/journal")
+	if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte("1795991215 begin id=1795991215-7d5de2b6 op=restart by=root boot=b pid=1:2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := w.server(port, nil)
+	if j := w.carry(w.plan(old.Process.Pid, quick)); j.State != metrics.JournalRunning {
+		t.Fatalf("%q %s", steps(j), j.Why)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("another node's restart was swept away: %v", err)
 	}
 }

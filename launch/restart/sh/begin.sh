@@ -112,6 +112,9 @@ refuse() { # why, text
 }
 
 read -r BOOTNOW </proc/sys/kernel/random/boot_id
+# Process numbers mean something within one boot and one PID namespace only.
+NAMESPACE=$(readlink /proc/self/ns/pid | tr -cd 0-9)
+HERE=$BOOTNOW+$NAMESPACE
 stat_of $$
 ME=$$:$st_start
 MYUID=$(id -u)

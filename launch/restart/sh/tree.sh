@@ -1,11 +1,11 @@
 # A lock is a link whose target names its owner, so that it never exists without
 # one. A dead owner's is passed over by the next number; of two live ones the
 # lower counts.
-owner_lives() { # pid:start:boot:id:since:user, with :free behind one that was given up
+owner_lives() { # pid:start:boot+namespace:id:since:user, with :free behind one that was given up
 	case $1 in *:free) return 1 ;; esac
 	ow_pid=${1%%:*} ow=${1#*:}
 	ow_start=${ow%%:*} ow=${ow#*:}
-	[ "${ow%%:*}" = "$BOOTNOW" ] && number "$ow_pid" || return 1
+	[ "${ow%%:*}" = "$HERE" ] && number "$ow_pid" || return 1
 	# Where others' processes are hidden, their locks count.
 	[ -r "/proc/$ow_pid/stat" ] || [ -r /proc/1/stat ] || return 0
 	lives "$ow_pid:$ow_start"
@@ -46,7 +46,7 @@ take() { # prefix: the link in TAKEN, false while another restart has it
 		[ -z "$TAKEN" ] || break
 		[ "$MODE" != check ] || return 0
 		# A number that another login occupies for nothing is passed over too.
-		if ln -s "$ME:$BOOTNOW:$ID:$(date +%s):$WHO" "$1.$((lk_top + 1 + lk_tries))" 2>/dev/null; then
+		if ln -s "$ME:$HERE:$ID:$(date +%s):$WHO" "$1.$((lk_top + 1 + lk_tries))" 2>/dev/null; then
 			TAKEN=$1.$((lk_top + 1 + lk_tries))
 		else
 			lk_tries=$((lk_tries + 1))
@@ -59,7 +59,10 @@ take() { # prefix: the link in TAKEN, false while another restart has it
 	lk_all=$1
 	[ "$1" != "$SHARED" ] || lk_all=${SHARED%-*}-
 	for lk in "$lk_all"*.*; do
-		[ "$lk" = "$TAKEN" ] || ! counts "$lk" || owner_lives "${LK_O%:free}" || rm -f "$lk" 2>/dev/null
+		[ "$lk" != "$TAKEN" ] && counts "$lk" || continue
+		# Whether an owner in another namespace lives cannot be told from here.
+		case $LK_O in *:"$HERE":*) ;; *:"$BOOTNOW+"*) continue ;; esac
+		owner_lives "${LK_O%:free}" || rm -f "$lk" 2>/dev/null
 	done
 }
 lock() { # false while another restart has it
@@ -92,7 +95,7 @@ current() {
 	[ -n "$SHARED" ] && [ "$TURN" != 0 ] || return 0
 	for cu in "$SHARED".*; do
 		[ "$cu" != "$MYTURN" ] && counts "$cu" && [ "$LK_N" -gt "$TURN" ] || continue
-		case $LK_O in *:"$BOOTNOW":*) return 1 ;; esac
+		case $LK_O in *:"$HERE":*) return 1 ;; esac
 	done
 }
 busy() { # says who has the lock
