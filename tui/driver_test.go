@@ -131,6 +131,11 @@ func keyNamed(name string) tea.KeyPressMsg {
 	if name == "shift+tab" {
 		return tea.KeyPressMsg{Code: tea.KeyTab, Mod: tea.ModShift}
 	}
+	if n, ok := strings.CutPrefix(name, "alt+"); ok {
+		k := keyNamed(n)
+		k.Mod, k.Text = tea.ModAlt, ""
+		return k
+	}
 	if c, ok := strings.CutPrefix(name, "ctrl+"); ok {
 		return tea.KeyPressMsg{Code: rune(c[0]), Mod: tea.ModCtrl}
 	}

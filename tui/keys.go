@@ -102,6 +102,12 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	if k.String() == "ctrl+c" {
 		return tea.Quit
 	}
+	if k.Mod == tea.ModAlt {
+		// esc and a key that come in one breath: tmux and terminals take them for
+		// one key with alt, which nothing here is bound to.
+		k.Mod = 0
+		return tea.Batch(m.key(tea.KeyPressMsg{Code: tea.KeyEscape}), m.key(k))
+	}
 	if d := m.dialog(); d != nil {
 		return d.key(m, k)
 	}

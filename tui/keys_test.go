@@ -219,6 +219,22 @@ func TestShardsOpen(t *testing.T) {
 	})
 }
 
+// esc and the next key in one breath are both heard, though a terminal takes
+// them for one with alt.
+func TestEscapeInOneBreath(t *testing.T) {
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.act.row = Row{JSON: []byte(`{"id":"x"}`)}
+		d.Press("o", "enter").See("newest row of").Press("alt+esc").NotSee("newest row of", "newest 24")
+		if len(d.m.stack) != 0 {
+			t.Errorf("still open: %v", d.m.stack)
+		}
+		d.Press("?").See("keys in").Press("alt+f").NotSee("keys in")
+		if d.m.topName() != viewFindings {
+			t.Errorf("the second key was lost: %s", d.m.topName())
+		}
+	})
+}
+
 func TestShellCopyAndMore(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("s").Sent("execMsg")
