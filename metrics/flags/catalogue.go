@@ -164,10 +164,32 @@ func numbers(v string) []int {
 	return out
 }
 
-// Flags lists the catalogue: tuning flags first, then by group and name.
-// Deprecated ones come last.
+// knobs are what is turned first when a server is tuned, in that order: how much
+// memory, how many requests, how large a step, what a token takes.
+var knobs = map[string][]string{
+	"sglang": {
+		"mem-fraction-static", "max-running-requests", "chunked-prefill-size", "schedule-conservativeness", "kv-cache-dtype", "context-length",
+		"enable-hierarchical-cache", "hicache-size", "hicache-ratio", "max-prefill-tokens", "max-total-tokens",
+		"schedule-policy", "enable-mixed-chunk", "num-continuous-decode-steps", "attention-backend", "speculative-algorithm", "tp-size", "dp-size",
+	},
+	"vllm": {
+		"gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens", "max-model-len", "kv-cache-dtype", "enable-prefix-caching",
+		"enable-chunked-prefill", "async-scheduling", "scheduling-policy", "cpu-offload-gb", "enforce-eager", "speculative-config",
+		"tensor-parallel-size", "data-parallel-size",
+	},
+}
+
+// Flags lists the catalogue: what is tuned first, the other flags that matter for
+// tuning, then all others by group and name. Deprecated ones come last.
 func (c *Catalogue) Flags() []Flag {
 	out := slices.Clone(c.flags)
+	first := knobs[c.Engine]
+	turn := func(f Flag) int {
+		if i := slices.Index(first, f.Name); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
 	rank := func(f Flag) int {
 		switch {
 		case f.Deprecated:
@@ -179,6 +201,9 @@ func (c *Catalogue) Flags() []Flag {
 	}
 	slices.SortStableFunc(out, func(a, b Flag) int {
 		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		if d := turn(a) - turn(b); d != 0 {
 			return d
 		}
 		if d := strings.Compare(a.Group, b.Group); d != 0 {

@@ -138,8 +138,10 @@ func TestCatalogues(t *testing.T) {
 		if len(fs) < 250 {
 			t.Errorf("%s has only %d flags", engine, len(fs))
 		}
-		if !fs[0].Tuning {
-			t.Errorf("%s lists %s before the tuning flags", engine, fs[0].Name)
+		for i, name := range knobs[engine] {
+			if fs[i].Name != name || !fs[i].Tuning {
+				t.Errorf("%s lists %s (tuning %v) where %s is wanted", engine, fs[i].Name, fs[i].Tuning, name)
+			}
 		}
 		for _, f := range fs {
 			switch f.Kind {
