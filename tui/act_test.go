@@ -177,7 +177,7 @@ func (d *driver) goOn(name string) *driver {
 func TestFormFindsAndChanges(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("e").See("edit SGLang 0.5.9", "in use", "mem-fraction-static", "no change yet", "forecast", "159,277", "client", "206570")
-		d.Press("/").Type("chunked").See("chunked-prefill-size").NotSee("ep-size").Press("esc").See("ep-size")
+		d.Press("/").Type("chunked").See("chunked-prefill-size").NotSee("schedule-policy").Press("esc").See("schedule-policy")
 		d.setFlag("mem-fraction", "0.93").See("--mem-fraction-static 0.88 → 0.93", "231,120", "0.93 was tried", "1 change")
 		d.Press("u").See("no change yet").Press("ctrl+r").See("0.88 → 0.93").Press("U").See("no change yet").Press("u").See("0.88 → 0.93")
 		// A draft outlives the view.
