@@ -61,11 +61,7 @@ func TestRestartDemo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
 			code, out, errs := runActing(t, c.args...)
-			limit := actLimit
-			if c.name == "0.86 holds" {
-				limit = 40 * time.Second // what the issue promises of a plain restart
-			}
-			if took := time.Since(began); took > limit {
+			if took := time.Since(began); took > actLimit {
 				t.Errorf("it took %s", took)
 			}
 			if code != c.code {
