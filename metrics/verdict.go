@@ -29,7 +29,7 @@ func Judge(s *Snapshot) Verdict {
 		}
 		return Verdict{Level: SeverityCritical, Word: WordDown, Text: text}
 	}
-	if f := worst(s.Findings); f != nil && f.Severity >= SeverityWarning {
+	if f := worst(s.Findings, false); f != nil && f.Severity >= SeverityWarning {
 		v := Verdict{Level: f.Severity, Word: WordWarn, Text: f.Title}
 		if f.Severity == SeverityCritical {
 			v.Word = WordCrit
@@ -49,15 +49,24 @@ func Judge(s *Snapshot) Verdict {
 	if len(s.Servers) == 0 && len(s.Clients) == 0 && len(s.Datasets) == 0 {
 		return Verdict{Word: WordNone, Text: "no server, client or dataset found on " + s.Node}
 	}
+	if f := worst(s.Findings, true); f != nil && f.Severity >= SeverityWarning {
+		// What was set aside leads the sentence no more; it is not well for that.
+		v := Verdict{Level: f.Severity, Word: WordWarn, Text: story(s) + " (set aside: " + f.Title + ")"}
+		if f.Severity == SeverityCritical {
+			v.Word = WordCrit
+		}
+		return v
+	}
 	return Verdict{Word: WordOK, Text: story(s)}
 }
 
-// worst is the first finding that the operator has not set aside.
-func worst(fs []Finding) *Finding {
+// worst is the first of the gravest findings: of those that the operator has set
+// aside, or of the others.
+func worst(fs []Finding, setAside bool) *Finding {
 	var out *Finding
 	for i := range fs {
 		f := &fs[i]
-		if f.Acked || !f.Snoozed.IsZero() {
+		if (f.Acked || !f.Snoozed.IsZero()) != setAside {
 			continue
 		}
 		if out == nil || f.Severity > out.Severity {

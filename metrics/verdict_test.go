@@ -47,10 +47,11 @@ func TestJudge(t *testing.T) {
 		{"the worst of several", func(s *Snapshot) {
 			s.Findings = []Finding{{Severity: SeverityWarning, Title: "a"}, {Severity: SeverityCritical, Title: "hung: 35 running"}}
 		}, WordCrit, "hung: 35 running"},
-		{"an acknowledged one is quiet", func(s *Snapshot) { s.Findings = []Finding{{Severity: SeverityCritical, Title: "a", Acked: true}} }, WordOK, "rows land"},
-		{"a snoozed one is quiet", func(s *Snapshot) {
-			s.Findings = []Finding{{Severity: SeverityCritical, Title: "a", Snoozed: now.Add(time.Hour)}}
-		}, WordOK, "rows land"},
+		{"an acknowledged one does not lead, and all is not well", func(s *Snapshot) { s.Findings = []Finding{{Severity: SeverityCritical, Title: "a", Acked: true}} }, WordCrit, "rows land"},
+		{"nor does a snoozed one", func(s *Snapshot) {
+			s.Findings = []Finding{{Severity: SeverityWarning, Title: "a", Snoozed: now.Add(time.Hour)}}
+		}, WordWarn, "rows land"},
+		{"an acknowledged note is nothing", func(s *Snapshot) { s.Findings = []Finding{{Severity: SeverityInfo, Title: "a", Acked: true}} }, WordOK, "rows land"},
 		{"link down", func(s *Snapshot) {
 			s.Link = Link{Status: LinkDown, LastData: now.Add(-time.Minute), Reason: "node unreachable"}
 			s.Findings = []Finding{{Severity: SeverityCritical, Title: "a"}}

@@ -110,20 +110,19 @@ func gpuTitle(p pen, s *metrics.Snapshot, w int) (title line, rights []line) {
 // the least that was free since, in GiB.
 func safeMemory(p pen, s *metrics.Snapshot, after, since string) line {
 	var l line
+	low := scaled(lowest(s.GPUs), 1.0/1024)
 	if srv := s.Server(); srv != nil && srv.Headroom.Known {
 		sign, word, st := memorySafe(s, srv)
-		l = append(l, sign, sp(word+" free ", stDim), p.fig(srv.Headroom, two, 0, st), sp(after, stDim))
-	}
-	if low := scaled(lowest(s.GPUs), 1.0/1024); low.Known {
-		if len(l) > 0 {
-			l = append(l, sp(", ", stDim))
+		l = append(l, sign, sp(word+" free ", stDim), p.fig(srv.Headroom, two, 0, st))
+		if !low.Known {
+			return append(l, sp(" GiB"+after, stDim))
 		}
-		l = append(l, sp(since, stDim), p.fig(low, two, 0, stText))
+		l = append(l, sp(after+", ", stDim))
 	}
-	if len(l) == 0 {
+	if !low.Known {
 		return nil
 	}
-	return append(l, sp(" GiB", stDim))
+	return append(l, sp(since, stDim), p.fig(low, two, 0, stText), sp(" GiB", stDim))
 }
 
 func scaled(f metrics.Figure, by float64) metrics.Figure {

@@ -437,6 +437,9 @@ func (v *logView) seek(m *Model, by int, fits func(*metrics.LogLine) bool, far L
 	case by > 0:
 		far.After = b.lines[len(b.lines)-1].Off + 1
 	case b.head || len(b.lines) == 0 || m.opt.Actions == nil:
+		if far.Errors {
+			return m.say("no older error")
+		}
 		return m.say("nothing older")
 	default:
 		far.Before = b.lines[0].Off

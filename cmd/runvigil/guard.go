@@ -103,11 +103,16 @@ func guard(ctx context.Context, o *options, name, action, flag string, g guardOp
 	if g.onNode {
 		return guardOnNode(ctx, o, name, action, g, edit)
 	}
+	if _, demo := demoScenario(name); demo && action == "list" {
+		n, err := o.openNode(ctx, name) // it brings rules with it
+		if err != nil {
+			return err
+		}
+		defer n.close()
+		return printGuards(o, n.config.Guards, g.asJSON)
+	}
 	if action == "list" {
 		return printGuards(o, o.file.ForNode(name).Guards, g.asJSON)
-	}
-	if _, demo := demoScenario(name); demo {
-		return usagef("the simulated node is not in the configuration; give it --on-node")
 	}
 	return editConfig(o, name, edit)
 }

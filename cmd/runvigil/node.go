@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,9 +85,12 @@ func over(base, own metrics.Config) metrics.Config {
 	if len(own.Targets) > 0 {
 		base.Targets = own.Targets
 	}
-	if len(own.Guards) > 0 {
-		base.Guards = own.Guards
+	for _, g := range base.Guards { // a rule falls only for another one on the same flag
+		if !slices.ContainsFunc(own.Guards, func(o metrics.Guard) bool { return o.Flag == g.Flag }) {
+			own.Guards = append(own.Guards, g)
+		}
 	}
+	base.Guards = own.Guards
 	if own.ClientCommand != "" {
 		base.ClientCommand, base.ClientResumable = own.ClientCommand, own.ClientResumable
 	}

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,5 +54,43 @@ func TestOrphansLogIsNoServer(t *testing.T) {
 	snap = begin(10).tick(2 * time.Second)
 	if srv := snap.Server(); srv == nil || srv.State == metrics.ServerDown {
 		t.Errorf("alive: %s", show(snap))
+	}
+}
+
+// A server whose log stands still may have nothing to do: it is asked before it
+// is called hung.
+func TestIdleIsAskedBeforeHung(t *testing.T) {
+	begin := func() *rig {
+		r := served(t)
+		r.log(serverLog, "["+r.stamp(-10*time.Minute)+"] The server is fired up and ready to roll!\n"+
+			decodeLine(r.stamp(-7*time.Minute), " TP0", 35, 154000, 0.97, 604, 115)+decodeLine(r.stamp(-6*time.Minute), " TP0", 35, 154000, 0.97, 604, 115), metrics.LogHeader{Backfill: 2, Lines: 3})
+		return r
+	}
+	hung := func(s *metrics.Snapshot) bool {
+		for _, f := range append(append([]metrics.Finding{}, s.Findings...), s.History...) {
+			if f.ID == "server-hung" {
+				return true
+			}
+		}
+		return false
+	}
+	loads := func(r *rig, running int) {
+		body := fmt.Sprintf(`{"loads":[{"num_running_reqs":%d,"num_waiting_reqs":0,"num_used_tokens":0,"max_total_num_tokens":159277}]}`, running)
+		r.b.Apply(metrics.Frame{Kind: metrics.KindHTTP, At: r.at, Data: metrics.EncodeChunk(metrics.HTTPHeader{Port: 8000, Path: "/v1/loads", Status: 200}, []byte(body))})
+	}
+	r := begin()
+	if snap := r.tick(3 * time.Second); snap.Server().State != metrics.ServerUnknown || hung(snap) {
+		t.Errorf("before it was asked: %s", show(snap))
+	}
+	for range 20 {
+		loads(r, 0)
+		r.tick(time.Second)
+	}
+	if snap := r.tick(time.Second); snap.Server().State != metrics.ServerIdle || hung(snap) {
+		t.Errorf("it has nothing to do: %s", show(snap))
+	}
+	r = begin()
+	if snap := r.tick(20 * time.Second); !hung(snap) {
+		t.Errorf("nothing answers: %s", show(snap))
 	}
 }

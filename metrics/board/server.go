@@ -147,6 +147,10 @@ const (
 	quietUnseen = time.Minute
 )
 
+// firstAnswer is how long a server whose log stands still may take to be asked
+// what it does, before the log alone is believed.
+const firstAnswer = 10 * time.Second
+
 // orphaned tells that the server of a log is gone: a worker of its engine still
 // prints there, and no process that started it lives.
 func (b *Board) orphaned(path string) bool {
@@ -284,6 +288,8 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		return metrics.ServerServing, ready
 	case sec == nil || lastDecode.IsZero() && !(sec.queued.Known && sec.queued.V > 0):
 		return metrics.ServerIdle, lastSign
+	case len(s.http) == 0 && s.s.Port > 0 && now.Sub(s.firstSeen) < firstAnswer:
+		return metrics.ServerUnknown, lastSign // it may be idle: its endpoints tell in a moment
 	case sec.queued.Known && sec.queued.V > 0,
 		sec.running.Known && sec.running.V >= few && float64(sec.sinceBatch) < sec.running.V:
 		return metrics.ServerHung, lastSign

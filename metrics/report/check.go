@@ -236,7 +236,22 @@ func NewCheck(s *metrics.Snapshot) Check {
 	return c
 }
 
+// atWork is a server without the figures of its work where it does none any more:
+// what was last known of them is no present.
+func atWork(v *metrics.Server) *metrics.Server {
+	if v.State != metrics.ServerDown {
+		return v
+	}
+	c := *v
+	for _, f := range []*metrics.Figure{&c.Gen.Now, &c.InputTPS, &c.Running, &c.Queued, &c.InFlight, &c.KVUsage, &c.KVTokens, &c.PerRequest, &c.RequestsFit, &c.AcceptLen, &c.CacheHit} {
+		*f = metrics.Figure{}
+	}
+	c.Graph = nil
+	return &c
+}
+
 func server(v *metrics.Server, now time.Time) Server {
+	v = atWork(v)
 	out := Server{
 		Engine: str(v.Engine), Version: str(v.Version), Model: str(v.Model),
 		PID: pos(v.PID), Started: when(v.Started), Port: pos(v.Port), State: string(v.State), Phase: str(v.Phase.Name),

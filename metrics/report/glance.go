@@ -108,6 +108,7 @@ func Glance(s *metrics.Snapshot) string {
 }
 
 func glanceServer(b *strings.Builder, s *metrics.Snapshot, v *metrics.Server) {
+	v = atWork(v)
 	fmt.Fprintf(b, "server   %s %s %s  %s", or(v.Engine, "server"), v.Version, v.Model, v.State)
 	if v.Phase.Name != "" && v.State == metrics.ServerStarting {
 		fmt.Fprintf(b, " (%s)", v.Phase.Name)
