@@ -130,7 +130,7 @@ func rowsStory(s *Snapshot) string {
 		return ""
 	case newest.IsZero():
 		return "rows not counted yet"
-	case s.At.Sub(newest) > max(2*time.Minute, 5*gap):
+	case gap > 0 && s.At.Sub(newest) > max(45*time.Second, 10*gap), gap == 0 && s.At.Sub(newest) > 2*time.Minute:
 		return "no row for " + Age(s.At.Sub(newest))
 	}
 	return "rows land"

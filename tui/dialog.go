@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"strings"
+
 	tea "charm.land/bubbletea/v2"
 )
 
@@ -52,7 +54,10 @@ func (in *input) text() string { return string(in.runes) }
 func (in *input) set(s string) { in.runes = []rune(s); in.pos = len(in.runes) }
 
 func (in *input) insert(s string) {
-	for _, r := range s {
+	for _, r := range strings.TrimRight(s, "\r\n") {
+		if r == '\n' || r == '\t' {
+			r = ' ' // words that stood on two lines stay two
+		}
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0xfffd {
 			continue
 		}

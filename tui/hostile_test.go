@@ -134,7 +134,7 @@ func TestUnknownAndOld(t *testing.T) {
 			t.Errorf("an inferred target is not marked:\n%s", p)
 		}
 	})
-	s.Datasets[0].Target = metrics.Target{Rows: 10_000, Inferred: true, Source: "client's progress bar"}
+	s.Datasets[0].Target = metrics.Target{Rows: 10_000, Inferred: true, Source: "the client's progress bar"}
 	drive(t, 80, 24, s, func(d *driver) {
 		d.See("88,000≈").Press("o").See("10,000≈", "10,000 rows from the client's progress bar (inferred)")
 	})

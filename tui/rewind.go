@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -115,13 +116,15 @@ func rewind(s *metrics.Snapshot, t time.Time) *metrics.Snapshot {
 		out.Clients = append(out.Clients, c)
 	}
 	out.Sys = metrics.Host{CPUs: s.Sys.CPUs, MemTotal: s.Sys.MemTotal, Load1: value(metrics.SeriesLoad, ""), MemAvail: value(metrics.SeriesMemAvail, "")}
+	out.Procs = nil
+	out.Starts = startsUntil(s.Starts, t)
 	out.Findings = nil
 	worst := metrics.SeverityNone
 	for _, f := range append(append([]metrics.Finding(nil), s.Findings...), s.History...) {
 		if f.Since.After(t) || !f.Cleared.IsZero() && !f.Cleared.After(t) {
 			continue
 		}
-		out.Findings = append(out.Findings, f)
+		out.Findings = append(out.Findings, findingUntil(f, t))
 		worst = max(worst, f.Severity)
 	}
 	out.Events, out.Logs = eventsUntil(s, t), logsUntil(s, t)
@@ -137,9 +140,6 @@ func rewindServer(v metrics.Server, t time.Time, value func(what, of string) met
 		Headroom: v.Headroom, KVDtype: v.KVDtype, BytesPerTok: v.BytesPerTok, State: metrics.ServerUnknown, Since: t,
 	}
 	past.Gen.Now = value(metrics.SeriesGenTPS, v.ID)
-	if v.Gen.Settled.Known && !v.Gen.Since.After(t) {
-		past.Gen.Settled, past.Gen.Spread, past.Gen.Since = v.Gen.Settled, v.Gen.Spread, v.Gen.Since
-	}
 	if v.Gen.Peak.Known && !v.Gen.PeakAt.After(t) {
 		past.Gen.Peak, past.Gen.PeakAt = v.Gen.Peak, v.Gen.PeakAt
 	}
@@ -181,6 +181,30 @@ func rewindRows(out, s *metrics.Snapshot, value func(what, of string) metrics.Fi
 	}
 }
 
+// startsUntil are the starts that had begun, those that had not ended without
+// what they came to.
+func startsUntil(all []metrics.Start, t time.Time) []metrics.Start {
+	var out []metrics.Start
+	for _, s := range all {
+		if s.At.After(t) {
+			continue
+		}
+		if s.DurationS == nil || s.At.Add(time.Duration(*s.DurationS*float64(time.Second))).After(t) {
+			s = metrics.Start{ID: s.ID, No: s.No, Node: s.Node, Engine: s.Engine, Version: s.Version, Model: s.Model, At: s.At, Argv: s.Argv, Label: s.Label,
+				Imported: s.Imported, Capacity: s.Capacity, HeadroomGB: s.HeadroomGB, KVDtype: s.KVDtype, Outcome: "unknown"}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// findingUntil is a finding without what was learnt of it later.
+func findingUntil(f metrics.Finding, t time.Time) metrics.Finding {
+	f.Evidence = slices.DeleteFunc(slices.Clone(f.Evidence), func(e metrics.Evidence) bool { return e.At.After(t) })
+	f.Changed = slices.DeleteFunc(slices.Clone(f.Changed), func(c metrics.FindingChange) bool { return c.At.After(t) })
+	return f
+}
+
 func pastVerdict(s *metrics.Snapshot, worst metrics.Severity) metrics.Verdict {
 	v := metrics.Verdict{Level: worst, Word: "OK"}
 	switch worst {
@@ -191,8 +215,11 @@ func pastVerdict(s *metrics.Snapshot, worst metrics.Severity) metrics.Verdict {
 	}
 	srv := s.Server()
 	switch {
+	case srv == nil && len(s.Starts) > 0:
+		st := s.Starts[len(s.Starts)-1]
+		v.Word, v.Text = "NONE", fmt.Sprintf("start #%d was the newest then; how it was is not known", st.No)
 	case srv == nil:
-		v.Word, v.Text = "NONE", "no server that is known ran then"
+		v.Word, v.Text = "NONE", "nothing is known of then"
 	case !srv.Gen.Now.Known:
 		v.Text = "no throughput is known for this moment"
 		if worst == metrics.SeverityNone {

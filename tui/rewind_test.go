@@ -55,6 +55,20 @@ func TestRewind(t *testing.T) {
 	if !past.GPUs[0].Util.Known || past.GPUs[0].MemLowest.Known || len(past.GPUs) != 8 {
 		t.Errorf("GPU %+v", past.GPUs[0])
 	}
+	done := 600.0
+	s.Starts = []metrics.Start{
+		{ID: "a", No: 1, At: storyStart.Add(-time.Hour), DurationS: &done, Settled: &done, Outcome: "stopped"},
+		{ID: "b", No: 2, At: storyStart, Settled: &done, Outcome: "running"},
+		{ID: "c", No: 3, At: at.Add(time.Minute), Outcome: "running"},
+	}
+	s.Findings[0].Evidence = []metrics.Evidence{{Text: "then", At: at.Add(-time.Second)}, {Text: "later", At: at.Add(time.Minute)}}
+	past = rewind(s, at)
+	if len(past.Starts) != 2 || past.Starts[0].Settled == nil || past.Starts[1].Settled != nil || past.Starts[1].Outcome != "unknown" {
+		t.Errorf("starts %+v", past.Starts)
+	}
+	if e := past.Findings[0].Evidence; len(e) != 1 || e[0].Text != "then" || len(s.Findings[0].Evidence) != 2 {
+		t.Errorf("evidence %+v", e)
+	}
 	before := rewind(s, storyStart.Add(-time.Minute))
 	if before.Server() != nil || len(before.Clients) != 0 || before.Verdict.Word != "NONE" {
 		t.Errorf("before the start: %d servers, %d clients, %+v", len(before.Servers), len(before.Clients), before.Verdict)

@@ -159,6 +159,10 @@ func (v *procsView) draw(m *Model, a area) {
 	}
 	rows := procRows(m.snap)
 	if len(rows) == 0 {
+		if !m.at.IsZero() {
+			a.note("which processes ran then is not known")
+			return
+		}
 		a.note("no server and no client runs here")
 		return
 	}

@@ -189,7 +189,7 @@ func (v *rowsView) detail(m *Model, a area, d *metrics.Dataset) {
 	}
 	put("path", sp(d.Path, stText))
 	if d.Target.Rows > 0 {
-		put("target", sp(commas(d.Target.Rows)+" rows from the "+d.Target.Source, stText), sp(inferredWord(d.Target.Inferred), stDim))
+		put("target", sp(commas(d.Target.Rows)+" rows from "+targetSource(d.Target), stText), sp(inferredWord(d.Target.Inferred), stDim))
 	}
 	if d.Landed.Known {
 		put("landed", p.fig(d.Landed, metrics.Count, 0, stText), sp(" rows since the client's start at "+p.clock(d.LandedSince), stDim))
@@ -300,4 +300,12 @@ func (v *eventsView) enter(m *Model) tea.Cmd {
 	m.stack = nil
 	m.goTo(e.At.Add(ranges[m.span].span / 10))
 	return m.say("as it was shortly after: " + eventText(&e) + "   (0 is now)")
+}
+
+// targetSource is where a target comes from, for running text.
+func targetSource(t metrics.Target) string {
+	if strings.HasPrefix(t.Source, "config") {
+		return "the " + t.Source
+	}
+	return t.Source
 }

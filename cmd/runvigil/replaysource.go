@@ -15,6 +15,7 @@ import (
 // A replaySource gives the frames of a recording at the speed at which they
 // were made, or faster.
 type replaySource struct {
+	torn   bool // it ended in the middle of a record
 	frames *recording.Reader
 	speed  float64 // 0: as fast as possible
 	from   time.Time
@@ -34,6 +35,7 @@ func (r *replaySource) Run(ctx context.Context, out func(metrics.Frame)) error {
 	for {
 		f, err := r.frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
+			r.torn = err != io.EOF
 			break
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/metrics/board"
+	"github.com/runvigil/runvigil/metrics/recording"
 	"github.com/runvigil/runvigil/metrics/report"
 )
 
@@ -56,7 +57,11 @@ it knows all that was seen; the span ends with the recording.`,
 // else of a node that is asked now, after what a watcher of it recorded.
 func lookBack(ctx context.Context, o *options, name string, since time.Duration) (*metrics.Snapshot, error) {
 	if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
-		return lastOf(ctx, name)
+		snap, torn, err := lastOf(ctx, name)
+		if torn {
+			fmt.Fprintf(o.io.err, "runvigil: %s: %v\n", name, recording.ErrTorn)
+		}
+		return snap, err
 	}
 	n, err := o.openNode(ctx, name)
 	if err != nil {
@@ -77,23 +82,25 @@ func lookBack(ctx context.Context, o *options, name string, since time.Duration)
 	return snap, nil
 }
 
-// lastOf folds a whole recording as fast as it can be read.
-func lastOf(ctx context.Context, path string) (*metrics.Snapshot, error) {
+// lastOf folds a whole recording as fast as it can be read; torn says that it
+// ends in the middle of a record.
+func lastOf(ctx context.Context, path string) (snap *metrics.Snapshot, torn bool, err error) {
 	r, file, err := openRecording(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer file.Close()
 	defer r.Close()
 	var last *metrics.Snapshot
-	s := newSession(newClock(), &replaySource{frames: r}, func(snap *metrics.Snapshot) { last = snap })
+	src := &replaySource{frames: r}
+	s := newSession(newClock(), src, func(snap *metrics.Snapshot) { last = snap })
 	if err := s.run(ctx, nil); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
 	shown := *last
 	shown.Replay = true
 	shown.Verdict = metrics.Judge(&shown)
-	return &shown, nil
+	return &shown, src.torn, nil
 }
 
 func printReport(o *options, a report.Away, asMarkdown, asJSON bool) error {

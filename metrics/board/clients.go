@@ -58,6 +58,7 @@ func (c *clientState) gone(at time.Time) {
 // notClients are programs that connect to a port or open a file without being
 // the ones that send the work.
 var notClients = []string{
+	"runvigil", // its own history grows too
 	"curl", "wget", "ssh", "sshd", "tail", "less", "vim", "vi", "nvim", "nano", "cat", "grep", "wc", "tmux", "screen",
 	"prometheus", "nginx", "haproxy", "envoy", "rsync", "scp", "sftp-server", "bash", "sh", "dash", "zsh", "fish", "tee",
 	"socat", "nc", "jq", "head", "watch", "top", "htop", "systemd", "dockerd", "containerd", "nvidia-smi", "inotifywait",

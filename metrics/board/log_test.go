@@ -96,6 +96,40 @@ func TestDecodeLines(t *testing.T) {
 }
 
 // With data parallel attention each rank's first tensor rank speaks, whatever its number.
+// Lines that count requests and tell of no token are no proof of work: a server
+// whose main process was stopped printed them for minutes. One alone may be the
+// first after hours of rest.
+func TestLinesWithoutATokenAreNoWork(t *testing.T) {
+	r := served(t)
+	line := func(tps float64) {
+		r.log(serverLog, decodeLine(r.stamp(0), " TP0", 16, 14400, 0.02, tps, 0), metrics.LogHeader{})
+		r.tick(2 * time.Second)
+	}
+	r.log(serverLog, "["+r.stamp(0)+"] The server is fired up and ready to roll!\n", metrics.LogHeader{Backfill: 2})
+	for range 30 {
+		line(500)
+	}
+	line(0)
+	if snap := r.tick(0); r.at.Sub(snap.Server().LastBatch) > 3*time.Second {
+		t.Errorf("one line of 0 tok/s is no batch: %s", show(snap))
+	}
+	last := r.at.Add(-2 * time.Second)
+	for range 40 {
+		line(0)
+	}
+	snap := r.tick(0)
+	if srv := snap.Server(); srv.LastBatch.After(last) || srv.Running.V != 16 || srv.Gen.Settled.Known && srv.Gen.Settled.V < 400 {
+		t.Errorf("last batch %s, want %s: %s", srv.LastBatch, last, show(snap))
+	}
+	hung := false
+	for _, f := range snap.Findings {
+		hung = hung || f.ID == "server-hung"
+	}
+	if !hung {
+		t.Errorf("nothing is called hung: %s", show(snap))
+	}
+}
+
 func TestDataParallelRanks(t *testing.T) {
 	r := served(t)
 	var s string

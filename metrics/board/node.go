@@ -240,6 +240,9 @@ func (h *hostState) applyDisk(f metrics.Frame, facts []metrics.DiskFact) {
 	}
 	paths := map[string][]string{}
 	for _, d := range facts {
+		if d.Total == 0 {
+			continue // /proc and its like have no size and are never full
+		}
 		mount := metrics.Clean(d.Mount, 200)
 		paths[mount] = append(paths[mount], metrics.Clean(d.Path, 400))
 		s := h.disks[mount]

@@ -55,6 +55,7 @@ type section struct {
 	// warm-up nor a health check.
 	firstRequest time.Time
 	posts        int64
+	stood        bool    // the newest decode line made no token
 	accessLog    bool    // the server logs its answers
 	finishes     []int64 // unix seconds of finished requests, local clock
 	answered     time.Time

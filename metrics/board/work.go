@@ -296,6 +296,17 @@ func (w *work) batch(s *section, e *sglang.Event, t time.Time) {
 	if bt.Probe || !plausible(bt, s.capacity) {
 		return
 	}
+	if bt.Decode && bt.GenTPS.Known && bt.GenTPS.V == 0 && bt.Running.V > 0 {
+		// One may be the first after hours without work, over which its tokens are
+		// spread; the second in a row made none.
+		if s.stood {
+			w.stalled(s, e, t)
+			return
+		}
+		s.stood = true
+	} else if bt.Decode {
+		s.stood = false
+	}
 	s.lastBatch = t
 	switch {
 	case s.ready.IsZero():
@@ -357,6 +368,17 @@ func (w *work) decode(s *section, e *sglang.Event, t time.Time) {
 	bt := e.Batch
 	usage, _ := bt.Binding()
 	w.take(s, e.Rank.DP, reading{bt.Running, bt.Queued, bt.LiveTokens(), usage, bt.GenTPS}, t)
+}
+
+// stalled takes a line that counts requests and tells of no token: what runs is
+// known, and nothing has moved.
+func (w *work) stalled(s *section, e *sglang.Event, t time.Time) {
+	l := s.lanes[e.Rank.DP]
+	if l == nil {
+		return
+	}
+	l.at, l.running, l.queued, l.tps = t, e.Batch.Running.V, e.Batch.Queued.V, 0
+	w.sum(s, t, false, reading{running: e.Batch.Running, queued: e.Batch.Queued})
 }
 
 // take puts a reading into its DP rank's lane and sums the lanes.
