@@ -62,7 +62,7 @@ func (d *confirmDialog) draw(_ *Model, screen area) {
 	drawLines(a.sub(0, 0, a.w(), room), d.body, 0)
 	y := room
 	if d.name != "" {
-		x := a.line(0, y+1, a.w(), line{sp("it works: type ", stText), sp(clean(d.name), stStrong), sp(" to go on  ", stText)})
+		x := a.line(0, y+1, a.w(), line{sp("it works: type ", stText), sp(clean(d.name), stStrong), sp(", then Y  ", stText)})
 		d.in.draw(a, x, y+1, min(a.w()-x, textWidth(d.name)+12))
 		y += 2
 	}
@@ -85,17 +85,21 @@ func (d *confirmDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
 		m.close(d)
 		return m.say("nothing was done")
 	}
+	var hint tea.Cmd
 	if key == "Y" && d.named() {
 		if d.quiet && !k.IsRepeat {
 			m.close(d)
 			return d.yes(m)
 		}
-	} else if key != "enter" && d.name != "" && !k.IsRepeat {
+		hint = m.say("that was too soon to be meant: Y once more")
+	} else if key == "enter" {
+		hint = m.say("enter says nothing here: Y does it, esc leaves it")
+	} else if d.name != "" && !k.IsRepeat {
 		d.in.key(k)
 	}
 	d.seq++
 	d.quiet = false
-	return d.pause()
+	return tea.Batch(hint, d.pause())
 }
 
 func (d *confirmDialog) paste(m *Model, text string) tea.Cmd {

@@ -227,7 +227,7 @@ func (m *Model) copy() tea.Cmd {
 		if err != nil {
 			return toastMsg{"copied " + lines + " to the terminal's clipboard; no file where that is refused: " + err.Error()}
 		}
-		return toastMsg{"copied " + lines + "; where the terminal refuses: " + path}
+		return toastMsg{"copied " + lines + " to the terminal's clipboard, and to " + path}
 	}))
 }
 

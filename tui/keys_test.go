@@ -242,7 +242,7 @@ func TestShellCopyAndMore(t *testing.T) {
 		if d.act.shell.Err() != nil {
 			t.Error("the shell's context ends before the shell")
 		}
-		d.Press("y").See("copied", "where the terminal refuses: /state/copied.txt").Sent("tea.setClipboardMsg")
+		d.Press("y").See("copied", "and to /state/copied.txt").Sent("tea.setClipboardMsg")
 		d.Press("2", "y").Sent("settled 604 ± 21")
 		if text := d.act.saved["copied.txt"]; !strings.Contains(text, "settled 604 ± 21") || strings.Contains(text, "requests") {
 			t.Errorf("the file of a copied pane holds %q", text)

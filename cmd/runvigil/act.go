@@ -69,6 +69,7 @@ func (f *actFlags) common(cmd *cobra.Command) {
 
 // An act is one restart, stop or start under way.
 type act struct {
+	token  time.Time // when the newest server gave its first one, zero: none yet
 	o      *options
 	n      *node
 	run    *runner
@@ -574,6 +575,7 @@ func (a *act) followOn(ctx context.Context, u restart.UnderWay) error {
 	say := func(s string) { fmt.Fprintln(out, "  "+s) }
 	tok, err := restart.Ready(ctx, a.run, a.plan, j, say)
 	if err == nil {
+		a.token = tok.At
 		d := a.watchFor()
 		say(fmt.Sprintf("one token came back from process %d by %s in %s; watching it for %s", j.PID, tok.Path, tok.Took.Round(10*time.Millisecond), d))
 		err = restart.Stays(ctx, a.run, a.plan, j, d)
@@ -688,7 +690,7 @@ func (a *act) keep(j metrics.Journal, outcome string, cause *explain.Cause) {
 	}
 	s := metrics.Start{
 		ID: fmt.Sprintf("%s:%d:%d", a.plan.Identity.BootID, j.PID, j.Start), Node: a.n.name, Engine: a.plan.New.Engine, Version: a.plan.New.Version,
-		At: j.Lines[0].At, Argv: argv, Label: board.StartLabel(argv, nil), Outcome: outcome,
+		At: j.Lines[0].At, Argv: argv, Label: board.StartLabel(argv, nil), Outcome: outcome, FirstToken: a.token,
 	}
 	if a.server != nil {
 		s.Model = a.server.Model

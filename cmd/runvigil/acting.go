@@ -157,7 +157,11 @@ func begunStart(p restart.Plan, l metrics.JournalLine) (metrics.Start, bool) {
 
 // Ready waits for one real token.
 func (a *acting) Ready(ctx context.Context, p restart.Plan, j metrics.Journal, state func(string)) error {
-	_, err := restart.Ready(ctx, a.run, p, j, state)
+	tok, err := restart.Ready(ctx, a.run, p, j, state)
+	if s, ok := a.startOf(restart.Identity{BootID: p.Old.BootID, PID: j.PID, Start: j.Start}); ok && err == nil && s.FirstToken.IsZero() {
+		s.FirstToken = tok.At // its log may tell it only when the next batch is printed
+		a.tell(ctx, s)
+	}
 	if ctx.Err() == nil {
 		a.done(p.ID)
 	}
