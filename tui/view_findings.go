@@ -122,7 +122,7 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 func (v *findingsView) lines(p pen, f *metrics.Finding, w int) []line {
 	var out []line
 	put := func(label, text string, st style) {
-		for _, row := range wrap(text, w-14, 5) {
+		for _, row := range wrap(text, w-14, 40) {
 			out = append(out, line{sp(padRight(label, 11), stDim), sp(row, st)})
 			label = ""
 		}

@@ -181,7 +181,7 @@ func goneCondition(in *Input, c *metrics.Client) Condition {
 	}
 	out.Advice = "read the end of its log, then start it again; the server waits for work"
 	if in.Snap.Config.ClientResumable && in.Snap.Config.ClientCommand != "" {
-		out.Advice = "start it again: " + in.Snap.Config.ClientCommand
+		out.Advice = "start it again (C does, or by hand): " + in.Snap.Config.ClientCommand
 	}
 	if out.Cause == metrics.CauseHostOOMKilled {
 		out.Advice = "free host memory first, or the kernel ends it again; " + out.Advice
