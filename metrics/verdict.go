@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -174,11 +173,7 @@ func speedStory(v *Server, now time.Time) string {
 		return "draining, " + Count(left) + " left"
 	}
 	if g.Settled.Known {
-		level := g.Settled.V
-		if g.Now.Known && !g.Now.Stale(now) && math.Abs(g.Now.V-level) < 0.15*level {
-			level = g.Now.V
-		}
-		text := Count(level) + " tok/s is settled"
+		text := Count(g.Settled.V) + " tok/s is settled"
 		if g.Peak.Known && g.Peak.V > 1.2*g.Settled.V {
 			text += " (" + Count(g.Peak.V) + " was the ramp"
 			if g.PeakPerRequest.Known && v.PerRequest.Known {
