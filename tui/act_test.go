@@ -331,7 +331,7 @@ func TestRestartIsFollowedToAToken(t *testing.T) {
 		d.Press("t").See("after SIGTERM?").Press("ctrl+u", "ctrl+k").Type("0").See("at least 1 s").Press("ctrl+u").Type("45").Press("esc").See("SIGKILL after 20 s")
 		d.Press("t", "ctrl+u", "ctrl+k").Type("45").Press("enter").See("SIGKILL after 45 s").Press("b").See("way back by the node itself").Press("b")
 		d.Press("w").See("restart the server on gpu7?", "0.88 → 0.93", "it works: type").goOn("gpu7") // the client was chosen by c
-		d.See("it goes on", "SIGTERM was sent", "GPU memory is free", "the new server runs: process 207001", "it is looked for")
+		d.See("under way for", "SIGTERM was sent", "GPU memory is free", "the new server runs: process 207001", "it is looked for")
 		d.Send(snapshotMsg{sceneRestarted(func(*metrics.Server) {})}).See("loading weights", "31 of 64", "earlier 1 m 21 s")
 		// It can be left and found again; the footer tells of it.
 		d.Press("esc").See("R restart: ").Press("R").See("loading weights")
@@ -359,7 +359,7 @@ func TestFollowsWhatOthersBegan(t *testing.T) {
 	drive(t, 120, 40, nil, func(d *driver) {
 		open(d, under()).See("a restart by root is under way, begun 11:16:07 UTC: R follows it")
 		d.Wait(10 * time.Second).See("R restart: ").Press("R")
-		d.See("restart the server  by root since", "0.88 → 0.93", "it goes on", "SIGTERM was sent", "the new server runs: process 207001", "loading weights", "31 of 64", "earlier 1 m 21 s")
+		d.See("restart the server  by root since", "0.88 → 0.93", "under way for", "SIGTERM was sent", "the new server runs: process 207001", "loading weights", "31 of 64", "earlier 1 m 21 s")
 		close(d.act.acted.hold)
 		d.Send(snapshotMsg{sceneReady()}).See("done: one real token came back")
 		if d.act.acted.finds != 1 {

@@ -105,6 +105,8 @@ func (v *reviewView) checkLines(w int) []line {
 		out = []line{{sp("○ ", stInfo), sp("the node is asked what stands against it …", stDim)}}
 	case v.checkErr != "":
 		out = para(sp("▲", stWarn.bold()), 2, w, "the node could not be asked: "+v.checkErr, stWarn)
+	case len(v.stands()) == 0 && v.judged.forecast.Critical():
+		out = []line{{sp("▲ ", stWarn.bold()), sp("the node has no objection, the forecast has; ", stText), sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)}}
 	case len(v.stands()) == 0:
 		out = []line{{sp("● ", stOK), sp("the node has no objection; ", stText), sp("w", stAccent.bold()), sp(" goes on to the confirmation", stDim)}}
 	}

@@ -136,7 +136,7 @@ func (v *restartView) lines(m *Model, f *follow, w int) []line {
 			out = append(out, para(sp("", stDim), 2, w, "watch whether it holds: a tight launch ends with its first large prefill", stDim)...)
 		}
 	default:
-		out = append(out, line{sp("○ ", stInfo.bold()), sp("it goes on for "+took(max(s.At.Sub(f.begun), 0)), stStrong), sp("; leaving the screen does not stop it", stDim)})
+		out = append(out, line{sp("○ ", stInfo.bold()), sp("under way for "+took(max(s.At.Sub(f.begun), 0)), stStrong), sp("; leaving the screen does not stop it", stDim)})
 	}
 	out = append(out, nil)
 	lines := f.journal.Lines

@@ -33,7 +33,7 @@ func Make(l launch.Launch, facts Facts, earlier []metrics.Start) Forecast {
 	f.GenTPS = m.speed(f.Fit)
 	f.Warnings = m.warnings(f)
 	f.BreakEven = m.breakEven(f.GenTPS)
-	if f.BreakEven.Known && f.critical() {
+	if f.BreakEven.Known && f.Critical() {
 		// What a crashed start would have gained is no reason to try it again.
 		f.BreakEven.Worth = false
 		f.BreakEven.Why = "only if it holds, which is in doubt: " + f.BreakEven.Why
@@ -41,8 +41,8 @@ func Make(l launch.Launch, facts Facts, earlier []metrics.Start) Forecast {
 	return f
 }
 
-// critical tells whether anything says that the launch will not run.
-func (f Forecast) critical() bool {
+// Critical tells whether anything says that the launch will not run.
+func (f Forecast) Critical() bool {
 	bad := func(w Warning) bool { return w.Level == metrics.SeverityCritical }
 	return slices.ContainsFunc(f.Outcomes, bad) || slices.ContainsFunc(f.Warnings, bad)
 }
