@@ -192,13 +192,9 @@ func perMin(trails []*trail, now time.Time) (rate float64, over time.Duration, o
 	return rows / over.Minutes(), over, true
 }
 
-// leastWatched is how long rows must have been counted before their growth says
-// something beside requests that finish in bursts.
-const leastWatched = 30 * time.Second
-
 // landedSince gives rows that came since a moment: since is that moment where
-// the count then is known, else the first moment that is; ok is false while that
-// is too young. born is when the file was made, to the second, zero unknown.
+// the count then is known, else the first moment that is. born is when the file
+// was made, to the second, zero unknown.
 func (s *rowState) landedSince(at, born time.Time) (rows float64, since time.Time, ok bool) {
 	if !s.seen || len(s.trail.fine) == 0 {
 		return 0, time.Time{}, false
@@ -214,7 +210,7 @@ func (s *rowState) landedSince(at, born time.Time) (rows float64, since time.Tim
 		return last.rows - p.rows, at, true
 	}
 	p, _ := s.trail.first()
-	return last.rows - p.rows, p.at, last.at.Sub(p.at) >= leastWatched
+	return last.rows - p.rows, p.at, true
 }
 
 func (b *Board) applyFiles(_ metrics.Frame, stats []metrics.FileStat) {

@@ -349,12 +349,12 @@ func TestLandedInANewFile(t *testing.T) {
 func TestLandedNeedsAWhile(t *testing.T) {
 	r := job(t)
 	_, snap := r.grow(part, 1374, 600, 20*time.Second)
-	if d := snap.Dataset(part); d.Landed.Known {
-		t.Errorf("after 20 s: landed %v", d.Landed)
+	if snap.Job.Landed.Known || !snap.Dataset(part).Landed.Known {
+		t.Errorf("after 20 s: landed %v", snap.Job.Landed)
 	}
 	_, snap = r.grow(part, 1574, 600, 30*time.Second)
-	if d := snap.Dataset(part); !d.Landed.Known || d.Landed.V < 300 {
-		t.Errorf("after 50 s: landed %v", d.Landed)
+	if l := snap.Job.Landed; !l.Known || l.V < 300 {
+		t.Errorf("after 50 s: landed %v", l)
 	}
 }
 

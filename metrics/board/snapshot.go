@@ -267,11 +267,26 @@ func (b *Board) snapshotJob(s *metrics.Snapshot) metrics.Job {
 	}
 	j.Done = j.Target.Rows > 0 && j.Rows.Known && j.Rows.V >= float64(j.Target.Rows)
 	j.ETA = b.eta(j.Rows, j.Target, j.PerMin, trails)
-	if landedKnown && !j.Since.IsZero() {
+	if landedKnown && !j.Since.IsZero() && (now.Sub(j.Since) >= leastWatched || b.clientBegan(j.Since)) {
 		j.Landed = metrics.Known(landed, at, rowsEvery, "row count")
 	}
 	b.finished(&j, s)
 	return j
+}
+
+// leastWatched is how long rows must have been counted before their number says
+// something beside requests that finish in bursts.
+const leastWatched = 30 * time.Second
+
+// clientBegan tells whether a client started at that moment: then nothing is
+// missing from a count since.
+func (b *Board) clientBegan(at time.Time) bool {
+	for _, c := range b.clients {
+		if c.c.Started.Equal(at) {
+			return true
+		}
+	}
+	return false
 }
 
 // finished counts requests since the job's Since. A streaming client's answers
