@@ -35,7 +35,7 @@ func (r *replaySource) Run(ctx context.Context, out func(metrics.Frame)) error {
 	for {
 		f, err := r.frames.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
-			r.torn = err != io.EOF
+			r.torn = errors.Is(err, recording.ErrTorn)
 			break
 		}
 		if err != nil {
