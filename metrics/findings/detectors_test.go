@@ -408,3 +408,17 @@ func clears(t *testing.T, e *Engine, spoilt *metrics.Snapshot, id string) {
 	}
 	t.Errorf("%s is still there when all has been well for 12 minutes", id)
 }
+
+// What was found is drawn beside its evidence, also where its detector names no curve.
+func TestEveryKnownSubjectHasAGraph(t *testing.T) {
+	in := Input{Snap: &metrics.Snapshot{
+		Servers: []metrics.Server{{ID: "1:2"}}, Clients: []metrics.Client{{ID: "3:4"}}, Datasets: []metrics.Dataset{{Path: "/data/b2.jsonl"}},
+	}}
+	for subject, want := range map[string]metrics.SeriesKey{
+		"1:2": {What: metrics.SeriesGenTPS, Of: "1:2"}, "3:4": {What: metrics.SeriesRowRate}, "/data/b2.jsonl": {What: metrics.SeriesRowRate, Of: "/data/b2.jsonl"}, "node": {},
+	} {
+		if got := in.graphOf(subject); got != want {
+			t.Errorf("%s: %+v, want %+v", subject, got, want)
+		}
+	}
+}

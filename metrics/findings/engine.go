@@ -152,6 +152,9 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 			k := key{d.ID, c.Subject}
 			if !seen[k] {
 				seen[k] = true
+				if c.Graph.What == "" {
+					c.Graph = in.graphOf(c.Subject)
+				}
 				e.hold(k, d, c, now)
 			}
 		}
@@ -199,6 +202,21 @@ func (e *Engine) detector(id string) *Detector {
 		}
 	}
 	return &Detector{ID: id}
+}
+
+// graphOf is the curve in which what was found of a subject shows best, where its
+// detector names none: tok/s of a server, rows a minute of a client or dataset.
+// Other subjects have none.
+func (in *Input) graphOf(subject string) metrics.SeriesKey {
+	switch {
+	case in.Snap.ServerByID(subject) != nil:
+		return metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: subject}
+	case in.Snap.Dataset(subject) != nil:
+		return metrics.SeriesKey{What: metrics.SeriesRowRate, Of: subject}
+	case slices.ContainsFunc(in.Snap.Clients, func(c metrics.Client) bool { return c.ID == subject }):
+		return metrics.SeriesKey{What: metrics.SeriesRowRate}
+	}
+	return metrics.SeriesKey{}
 }
 
 func (e *Engine) hold(k key, d *Detector, c Condition, now time.Time) {
