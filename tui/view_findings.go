@@ -111,7 +111,7 @@ func (v *findingsView) detail(m *Model, a area, p pen, f *metrics.Finding) {
 	if v.below > v.scroll {
 		a.put(a.w()-2, a.h()-1, "▼", stAccent)
 	}
-	if f.Graph.What != "" && a.h()-y >= 7 {
+	if f.Graph.What != "" && a.h()-y >= 6 {
 		mark := graphMark{f.Since, severitySign[f.Severity], severityStyle(f.Severity).bold()}
 		a.put(1, y+1, orText(seriesWords[f.Graph.What], f.Graph.What)+" ["+ranges[m.rangeOf(mark)].name+"]", stDim)
 		m.drawGraph(a.sub(1, y+2, a.w()-2, min(a.h()-y-2, 14)), f.Graph.What, f.Graph.Of, graphOf{floor: 1, every: 5 * time.Second, st: stData, mark: mark})
