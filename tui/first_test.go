@@ -28,6 +28,12 @@ func TestFirstLook(t *testing.T) {
 			}
 			d.Wait(toastFor).NotSee("found SGLang").Send(snapshotMsg{found}).NotSee("found SGLang")
 		})
+		drive(t, size[0], size[1], first("WAIT", "one is done"), func(d *driver) { // who came back from a shell reads that first
+			found := sceneSettled()
+			found.Doing = []string{"found SGLang on port 8000"}
+			d.Send(toastMsg{"back from the shell"}).Send(snapshotMsg{found}).See("back from the shell").NotSee("found SGLang")
+			d.Wait(toastFor).Send(snapshotMsg{found}).See("found SGLang").NotSee("back from")
+		})
 		down := first("DOWN", "connecting to gpu7")
 		down.Link = metrics.Link{Status: metrics.LinkDown, Since: at.Add(-time.Minute), Reason: "connection refused"}
 		drive(t, size[0], size[1], down, func(d *driver) {

@@ -94,6 +94,9 @@ func (m *Model) tellFound() tea.Cmd {
 	if len(m.live.Doing) > 0 && (m.live.Doing[0] == metrics.DoingLook || strings.HasPrefix(m.live.Doing[0], metrics.DoingConnect)) {
 		return nil // a log may come before the first look is done
 	}
+	if m.toast != "" {
+		return nil // an answer to a key stays, this can wait
+	}
 	m.found = true
 	if len(m.live.Doing) == 0 || m.live.Replay {
 		return nil

@@ -1,13 +1,16 @@
 package restart
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/runvigil/runvigil/launch"
@@ -272,5 +275,43 @@ func TestFilesAreOurs(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// lateStatus answers looks at a server that is gone; its exit status is there
+// from the look after.
+type lateStatus struct {
+	Runner
+	looks, after int
+}
+
+func (l *lateStatus) Run(_ context.Context, program []byte) ([]byte, error) {
+	l.looks++
+	n := regexp.MustCompile(`(?m)^N='?([^'\n]+)'?$`).FindSubmatch(program)
+	out := ""
+	if l.looks > l.after {
+		out = "\n" + string(n[1]) + " rc 137\n"
+	}
+	return []byte(out + "\n" + string(n[1]) + " end\n"), nil
+}
+
+// The shell that waits for a server writes its exit status after the process is
+// gone: an end is told with its status also by who looks in between, and
+// without one where none ever comes.
+func TestStatusComesLate(t *testing.T) {
+	for _, c := range []struct {
+		after int
+		want  string
+	}{
+		{0, "the new server ended: killed by signal 9"},
+		{3, "the new server ended: killed by signal 9"},
+		{1000, "the new server ended"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := Ready(t.Context(), &lateStatus{after: c.after}, Plan{ID: "id"}, metrics.Journal{PID: 7, Start: 9, Port: 80}, func(string) {})
+			if !errors.Is(err, ErrServerEnded) || err.Error() != c.want {
+				t.Errorf("after %d looks: %v, want %q", c.after, err, c.want)
+			}
+		})
 	}
 }

@@ -63,7 +63,7 @@ func Ready(ctx context.Context, r Runner, p Plan, j metrics.Journal, state func(
 				return Token{}, werr
 			}
 		case !seen.alive:
-			return Token{}, w.ended(seen)
+			return Token{}, w.ended(ctx, seen)
 		case !seen.owned:
 			say("waiting for the new server to open port " + strconv.Itoa(j.Port))
 		default:
@@ -89,7 +89,7 @@ func Stays(ctx context.Context, r Runner, p Plan, j metrics.Journal, d time.Dura
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		seen, err := w.look(ctx)
 		if err == nil && !seen.alive {
-			return w.ended(seen)
+			return w.ended(ctx, seen)
 		}
 		select {
 		case <-time.After(pollEvery):
@@ -112,7 +112,24 @@ type seenServer struct {
 	rc           string
 }
 
-func (w watcher) ended(s seenServer) error {
+// statusLooks is how many more looks the exit status of an ended server is given:
+// the shell that waits for it writes it a moment after the process is gone, and a
+// busy node makes that moment long. A shell that was killed too never writes it.
+const statusLooks = 6
+
+// ended is the error of a server that is gone, with its exit status where it
+// becomes known.
+func (w watcher) ended(ctx context.Context, s seenServer) error {
+	for n := 0; s.rc == "" && n < statusLooks; n++ {
+		select {
+		case <-time.After(pollEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if seen, err := w.look(ctx); err == nil {
+			s.rc = seen.rc
+		}
+	}
 	rc, err := strconv.Atoi(s.rc)
 	switch {
 	case err != nil:
