@@ -28,8 +28,10 @@ type Actions interface {
 	// Answer answers a prompt; ok is false where the person declined. It must
 	// not block.
 	Answer(id int, text string, ok bool)
-	// Save keeps a text in a file (0600) for a terminal that refuses the
-	// clipboard, and gives its path.
+	// Save keeps a text in a file (0600) of this machine and gives its path.
+	// Without a name it is the copy for a terminal that refuses the clipboard,
+	// which the next one replaces; else a new file, by a path or by a bare name
+	// in the folder of copies.
 	Save(ctx context.Context, name, text string) (path string, err error)
 }
 

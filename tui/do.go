@@ -58,7 +58,7 @@ func doKeys() []binding {
 			}},
 		{name: "copy", keys: []string{"y"}, show: "y", group: "Do", short: "copy", help: "copy what is in focus as text",
 			do: func(m *Model, _ string) tea.Cmd { return m.copy() }},
-		{name: "save", show: ":save", group: "Do", arg: "NAME", help: "write what is in focus to a file", when: hasActions,
+		{name: "save", show: ":save", group: "Do", arg: "PATH", help: "write what is in focus to a new file of this machine; a bare name lies among the copies", when: hasActions,
 			do: func(m *Model, arg string) tea.Cmd { return m.save(arg) }},
 		{name: "command", keys: []string{":"}, show: ":", group: "Do", short: "command", help: "run any command by its name; tab completes",
 			do: func(m *Model, _ string) tea.Cmd { m.ask(&palette{}); return nil }},
@@ -223,7 +223,7 @@ func (m *Model) copy() tea.Cmd {
 		return tea.Batch(clip, m.say("copied "+lines+" to the terminal's clipboard"))
 	}
 	return tea.Batch(clip, m.call(func(ctx context.Context) tea.Msg {
-		path, err := act.Save(ctx, "copied.txt", text)
+		path, err := act.Save(ctx, "", text)
 		if err != nil {
 			return toastMsg{"copied " + lines + " to the terminal's clipboard; no file where that is refused: " + err.Error()}
 		}
@@ -231,16 +231,16 @@ func (m *Model) copy() tea.Cmd {
 	}))
 }
 
+// save writes what is in focus to a new file of this machine.
 func (m *Model) save(name string) tea.Cmd {
 	text, act := m.focusText(), m.opt.Actions
-	name = strings.Map(func(r rune) rune {
-		if r == '/' || r < ' ' {
-			return '-'
-		}
-		return r
-	}, strings.TrimLeft(strings.TrimSpace(name), "."))
+	name = strings.TrimSpace(name)
 	if name == "" {
-		name = "runvigil-" + m.topName() + ".txt"
+		name = "runvigil-" + m.topName()
+		if m.snap != nil {
+			name += m.snap.At.Add(m.snap.NodeClock).In(time.FixedZone(m.snap.Zone, m.snap.ZoneSec)).Format("-20060102-150405")
+		}
+		name += ".txt"
 	}
 	return m.call(func(ctx context.Context) tea.Msg {
 		path, err := act.Save(ctx, name, text)

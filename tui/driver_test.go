@@ -248,6 +248,9 @@ func (f *fakeActions) Save(_ context.Context, name, text string) (string, error)
 	if f.saved == nil {
 		f.saved = map[string]string{}
 	}
+	if name == "" {
+		name = "copied.txt"
+	}
 	f.saved[name] = text
 	return "/state/" + name, f.fail
 }

@@ -252,7 +252,8 @@ func TestShellCopyAndMore(t *testing.T) {
 		if !strings.Contains(d.act.saved["today.txt"], "606 tok/s") {
 			t.Errorf("saved %q", d.act.saved)
 		}
-		d.Press(":").Type("save ../../etc/x").Press("enter").See("written to /state/-..-etc-x")
+		d.Press(":").Type("save").Press("enter").See("written to /state/runvigil-overview-20260224-121607.txt")
+		d.Press(":").Type("save ~/x y.txt").Press("enter").See("written to /state/~/x y.txt")
 		d.act.fail = errNode
 		d.Press("y").Sent("tea.setClipboardMsg").See("no file where that is refused: node unreachable")
 		d.Press("s").See("shell: node unreachable")

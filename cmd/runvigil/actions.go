@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/adrg/xdg"
@@ -82,18 +84,59 @@ func (a *actions) Answer(id int, text string, ok bool) {
 	}
 }
 
-// Save keeps a text that the clipboard did not take.
+// Save keeps a text in a file of this machine: the last copy, which the next one
+// replaces, or a file that must not be there yet. A bare name lies in the folder
+// of copies.
 func (a *actions) Save(_ context.Context, name, text string) (string, error) {
+	file, err := a.saveTo(name)
+	if err != nil {
+		return "", err
+	}
+	if name != "" {
+		if info, err := os.Lstat(file); err == nil && info.IsDir() {
+			return "", fmt.Errorf("%s is a folder; name a file in it", file)
+		} else if err == nil {
+			return "", fmt.Errorf("%s exists already and was left as it is; name another file", file)
+		}
+	}
+	if err := replaceFile(file, []byte(text)); err != nil {
+		return "", fmt.Errorf("%w; %s", err, saveAdvice(err))
+	}
+	return file, nil
+}
+
+// saveTo is the file that a name means; its folder is there.
+func (a *actions) saveTo(name string) (string, error) {
+	if rest, home := strings.CutPrefix(name, "~/"); home {
+		name = filepath.Join(xdg.Home, rest)
+	}
+	if strings.Contains(name, "/") {
+		file, err := filepath.Abs(name)
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", name, err)
+		}
+		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+			return "", fmt.Errorf("the folder of %s cannot be used: %w; make it, or name another", file, bare(err))
+		}
+		return file, nil
+	}
 	dir := filepath.Join(xdg.StateHome, "runvigil", "copied")
 	if a.state.dir != "" {
 		dir = filepath.Join(a.state.dir, "copied")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("keep the copy: %w", err)
+		return "", fmt.Errorf("make the folder %s: %w; %s", dir, bare(err), saveAdvice(err))
 	}
-	path := filepath.Join(dir, filepath.Base(name))
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		return "", fmt.Errorf("keep the copy: %w", err)
+	if name == "" {
+		name = "copied.txt"
 	}
-	return path, nil
+	return filepath.Join(dir, name), nil
+}
+
+// saveAdvice is what to try where a text could not be kept.
+func saveAdvice(err error) string {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return "free space there, or :save it elsewhere, as :save /tmp/x.txt"
+	}
+	return ":save it elsewhere, as :save /tmp/x.txt"
 }

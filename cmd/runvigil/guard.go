@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -133,37 +132,9 @@ func editConfig(o *options, name string, edit func([]byte, []string) ([]byte, er
 		return fmt.Errorf("%s would no longer be a configuration; nothing was written:\n%w", file, err)
 	}
 	if err := replaceFile(file, out); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
+		return fmt.Errorf("the configuration is as it was: %w", err)
 	}
 	fmt.Fprint(o.io.out, changedLines(file, data, out))
-	return nil
-}
-
-// replaceFile replaces a file as a whole. A link stays a link, and the mode and
-// the folder of an existing file are kept.
-func replaceFile(file string, data []byte) error {
-	mode := fs.FileMode(0o600)
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
-	}
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".runvigil-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
 	return nil
 }
 

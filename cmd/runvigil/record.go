@@ -55,7 +55,7 @@ func record(ctx context.Context, o *options, name, path string, limit time.Durat
 	}
 	w, err := recording.NewWriter(file)
 	if err != nil {
-		return errors.Join(err, file.Close())
+		return errors.Join(err, file.Close(), os.Remove(path))
 	}
 	defer func() { err = errors.Join(err, w.Close(), file.Close()) }()
 	if limit > 0 {

@@ -27,7 +27,7 @@ type frameWriter interface{ Write(metrics.Frame) error }
 // A rotating recorder keeps a watcher's frames in files of bounded size and age
 // and removes the oldest. Each file is a recording of its own: it begins with
 // the newest of the frames that say what everything else means. A disk that
-// fails ends the recording and nothing else.
+// fails ends the file and nothing else: that is told, and another is begun later.
 type rotating struct {
 	cfg  config.Rotation
 	node string
@@ -38,8 +38,12 @@ type rotating struct {
 	begun  time.Time // of the open file, by the frames' clock
 	opened []string  // bases of frames that every file begins with, in order
 	base   map[string]metrics.Frame
-	failed bool
+	failed time.Time // when the disk failed, by the frames' clock; zero: it did not
+	tell   func(text string)
 }
+
+// rotateRetry is how long after a failure a new file is begun.
+const rotateRetry = 10 * time.Minute
 
 // baseKeep bounds the start sections of logs that are carried into a new file.
 const baseKeep = 1 << 20
@@ -66,15 +70,30 @@ func newRotating(cfg config.Rotation, node string) *rotating {
 // Write keeps a frame. It never fails: the screen goes on without a recording.
 func (r *rotating) Write(f metrics.Frame) error {
 	r.remember(f)
-	if r.failed {
+	again := !r.failed.IsZero()
+	if again && f.At.Sub(r.failed) < rotateRetry {
 		return nil
 	}
 	if err := r.write(f); err != nil {
-		r.failed = true
-		slog.Error("the recording ended", "error", err)
-		r.close()
+		r.failed = f.At
+		slog.Error("the recording stopped", "error", err, "next", rotateRetry)
+		if err := r.end(); err != nil {
+			slog.Warn("end the recording", "error", err)
+		}
+		if !again {
+			r.say(fmt.Sprintf("the recording stopped: %v; make room in %s; it is tried again every %.0f min", bare(err), r.cfg.Dir, rotateRetry.Minutes()))
+		}
+	} else if again {
+		r.failed = time.Time{}
+		r.say("the recording goes on in " + r.file.Name())
 	}
 	return nil
+}
+
+func (r *rotating) say(text string) {
+	if r.tell != nil {
+		r.tell(text)
+	}
 }
 
 func (r *rotating) write(f metrics.Frame) error {
@@ -100,6 +119,16 @@ func (r *rotating) begin(f metrics.Frame) error {
 		return fmt.Errorf("make a recording: %w", err)
 	}
 	r.file, r.count, r.begun = file, &counter{w: file}, f.At
+	if err := r.beginWith(f); err != nil {
+		return errors.Join(err, os.Remove(file.Name())) // it holds nothing that is not known
+	}
+	r.prune(f.At)
+	return nil
+}
+
+// beginWith writes what a file begins with: what is known, then a frame.
+func (r *rotating) beginWith(f metrics.Frame) error {
+	var err error
 	if r.w, err = recording.NewWriter(r.count); err != nil {
 		return err
 	}
@@ -111,7 +140,6 @@ func (r *rotating) begin(f metrics.Frame) error {
 			return err
 		}
 	}
-	r.prune(f.At)
 	if written {
 		return nil
 	}
@@ -253,18 +281,22 @@ func foldRecording(ctx context.Context, path string, b *board.Board, last *time.
 	}
 }
 
+// end ends the open file.
 func (r *rotating) end() error {
-	err := errors.Join(r.w.Close(), r.file.Close())
+	var err error
+	if r.w != nil {
+		err = r.w.Close()
+	}
+	if r.file != nil {
+		err = errors.Join(err, r.file.Close())
+	}
 	r.w, r.file = nil, nil
 	return err
 }
 
-// close ends the open file.
+// close ends the recording.
 func (r *rotating) close() {
-	if r == nil || r.w == nil {
-		return
-	}
-	if err := r.end(); err != nil && !r.failed {
+	if err := r.end(); err != nil {
 		slog.Warn("end the recording", "error", err)
 	}
 }

@@ -98,6 +98,14 @@ func (s *session) put(ctx context.Context, f metrics.Frame) error {
 	}
 }
 
+// note puts a text of this program's own onto the timeline.
+func (s *session) note(ctx context.Context, text string) {
+	note := metrics.Note{At: s.stamp(), Text: metrics.Clean(text, 400)}
+	if err := s.put(ctx, metrics.JSONFrame(metrics.KindNote, "", time.Time{}, note)); err != nil {
+		slog.Debug("note", "error", err)
+	}
+}
+
 // stamp is the time of an operator's frame: of the recording, in a replay.
 func (s *session) stamp() time.Time {
 	if _, replay := s.src.(*replaySource); replay {

@@ -103,6 +103,7 @@ func watch(ctx context.Context, o *options, name string) error {
 	s.seen, s.wanted = keep.see, func(wants []metrics.Want) { keep.want(wants, c.now()) }
 	if r := newRotating(o.file.Record.Rotation(), name); r != nil {
 		s.record = r
+		r.tell = func(text string) { go s.note(ctx, text) } // it is told from within the fold
 		defer r.close()
 	}
 	before := n.frames(c.now())

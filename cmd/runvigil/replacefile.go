@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// replaceFile writes a file as a whole: beside it, on the disk, and then in its
+// place. Where that fails the file is as it was, and nothing is left beside it.
+// A link stays a link, and the mode of an existing file is kept. A new file is
+// readable by its owner only, and its folder is made.
+func replaceFile(file string, data []byte) error {
+	mode := fs.FileMode(0o600)
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		err = replaceIn(filepath.Dir(file), file, mode, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", file, bare(err))
+	}
+	return nil
+}
+
+func replaceIn(dir, file string, mode fs.FileMode, data []byte) error {
+	tmp, err := os.CreateTemp(dir, ".runvigil-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = errors.Join(tmp.Chmod(mode), tmp.Sync())
+	}
+	if shut := tmp.Close(); err == nil {
+		err = shut
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		if left := os.Remove(tmp.Name()); left != nil {
+			return errors.Join(err, left)
+		}
+	}
+	return err
+}
+
+// bare is an error of a file without the path that it names, which may be that
+// of a temporary file.
+func bare(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return err
+}
