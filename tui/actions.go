@@ -19,6 +19,9 @@ type Actions interface {
 	Put(ctx context.Context, f metrics.Frame) error
 	// NewestRow reads the last whole row of a JSONL file.
 	NewestRow(ctx context.Context, path string) (Row, error)
+	// FindLog tells which file of the node a name means, where ~/ is the
+	// login's home, or why it cannot be followed as a log.
+	FindLog(ctx context.Context, name string) (LogFile, error)
 	// Log reads a part of a log that the snapshot's tail does not hold.
 	Log(ctx context.Context, q LogQuery) (LogSlice, error)
 	// Shell gives a shell on the node over the same connection, to be run on
@@ -47,6 +50,13 @@ type Row struct {
 	JSON  []byte
 	Bytes int64 // size of the whole row, larger than JSON where it was cut
 	Torn  bool  // a further row has begun and is not ended
+}
+
+// LogFile is what a name for a log means on the node.
+type LogFile struct {
+	Path    string   // whole; empty where a folder was named
+	Missing bool     // it is not there yet
+	Newest  []string // logs of a folder that was named, the newest first
 }
 
 // LogQuery asks for lines of a log: with Place that line, else the moment at

@@ -191,6 +191,7 @@ type fakeActions struct {
 	answers []string
 	saved   map[string]string
 	row     Row
+	logs    map[string]LogFile
 	slice   func(LogQuery) LogSlice
 	fail    error
 
@@ -221,6 +222,16 @@ func (f *fakeActions) Log(_ context.Context, q LogQuery) (LogSlice, error) {
 		return LogSlice{Path: q.Path, Hit: -1}, f.fail
 	}
 	return f.slice(q), f.fail
+}
+
+func (f *fakeActions) FindLog(_ context.Context, name string) (LogFile, error) {
+	if l, ok := f.logs[name]; ok {
+		return l, nil
+	}
+	if !strings.HasPrefix(name, "/") {
+		return LogFile{}, errors.New(name + " stands in no folder of the node; write the whole path")
+	}
+	return LogFile{Path: name}, f.fail
 }
 
 type fakeShell struct{}

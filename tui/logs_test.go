@@ -146,11 +146,25 @@ func TestLogOfAnyFile(t *testing.T) {
 		later.Config.Logs = []string{"/have.log", "/var/log/x.log"}
 		later.Logs["/var/log/x.log"] = logTail(1, 3)
 		d.Send(snapshotMsg{later}).See("line 3", "following").Press("esc")
-		d.Press(":").Type("logs x.log").Press("enter").See("the whole path")
-		d.Press("esc").Press(":").Type("logs /have.log").Press("enter")
+		d.Press(":").Type("logs x.log").Press("enter").See("line 3").Press("esc")
+		d.Press(":").Type("logs y.log").Press("enter").See("logs: y.log stands in no folder").NotSee("was read yet")
+		d.Press(":").Type("logs /have.log").Press("enter").See("no line of /have.log").Press("esc")
 		if len(d.act.frames) != 1 {
 			t.Errorf("a watched log is watched again")
 		}
+		d.act.logs = map[string]LogFile{
+			"~/runs":  {Newest: []string{"/root/runs/new.log", "/root/runs/old.log"}},
+			"~/a.log": {Path: "/root/a.log", Missing: true},
+		}
+		d.Press(":").Type("logs ~/runs").Press("enter").See(">", "/root/runs/new.log", "/root/runs/old.log").Press("down", "enter").See("watching /root/runs/old.log").Press("esc")
+		d.Press(":").Type("logs ~/a.log").Press("enter").See("/root/a.log is not there yet; it is shown when it comes", "no line of /root/a.log").Press("esc")
+		d.act.fail = errNode
+		d.Press(":").Type("logs /b.log").Press("enter").See("logs: node unreachable").NotSee("was read yet")
+	})
+	s = sceneSettled()
+	s.Replay = true
+	drive(t, 120, 30, s, func(d *driver) {
+		d.Press(":").Type("logs /b.log").Press("enter").See("no /b.log here, and the node cannot be asked; there is /data/").NotSee("was read yet")
 	})
 }
 

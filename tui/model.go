@@ -40,8 +40,9 @@ type Model struct {
 	dialogs    []dialog
 	mouse      bool
 	scales     map[string]*scale
-	follow     *follow // the last plan that was begun, nil: none
-	sought     string  // of what a restart under way was looked for
+	follow     *follow  // the last plan that was begun, nil: none
+	offered    []string // logs of a folder that was named
+	sought     string   // of what a restart under way was looked for
 	toast      string
 	toastID    int
 

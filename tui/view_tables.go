@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,24 +25,22 @@ func newViews() map[string]view {
 
 // viewKeys open the views.
 func viewKeys() []binding {
-	logOf := func(m *Model, path string) tea.Cmd {
-		v := m.views[viewLogs].(*logView)
+	known := func(m *Model, path string) tea.Cmd {
 		if path == "" {
 			return m.say("no log yet: `:logs /PATH` watches one")
 		}
-		v.path = path
-		return tea.Batch(m.open(viewLogs), m.watch(path))
+		return m.openLog(path)
 	}
 	return []binding{
-		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logPaths, help: "the server's log, or any file as :logs /PATH; tab goes to the next log",
+		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logChoices, help: "the server's log, or any file as :logs /PATH; tab goes to the next log",
 			do: func(m *Model, arg string) tea.Cmd {
 				if arg == "" {
-					arg = m.serverLog()
+					return known(m, m.serverLog())
 				}
-				return logOf(m, arg)
+				return m.findLog(arg)
 			}},
 		{name: "client-log", keys: []string{"L"}, show: "L", group: "Look", short: "client log", help: "the client's log",
-			do: func(m *Model, _ string) tea.Cmd { return logOf(m, m.clientLog()) }},
+			do: func(m *Model, _ string) tea.Cmd { return known(m, m.clientLog()) }},
 		opens(viewFindings, "f", "Look", "findings", "what is wrong, with evidence and advice"),
 		opens(viewRows, "o", "Look", "rows", "datasets: rates, gaps, sizes, the newest row"),
 		opens(viewStarts, "t", "Look", "starts", "every start that is known, with what it achieved"),
@@ -50,17 +49,78 @@ func viewKeys() []binding {
 	}
 }
 
-// watch has the fold follow a log that is not watched yet.
-func (m *Model) watch(path string) tea.Cmd {
-	if m.live == nil || m.opt.Actions == nil || m.live.Replay || m.live.Logs[path] != nil || slices.Contains(m.live.Config.Logs, path) {
-		return nil
+// openLog shows a log whose path is known.
+func (m *Model) openLog(path string) tea.Cmd {
+	m.views[viewLogs].(*logView).path = path
+	return m.open(viewLogs)
+}
+
+// findLog shows a log by a path or by the name of a watched one. A file that is
+// not watched is looked for on the node first, so that a view opens only where
+// lines can come.
+func (m *Model) findLog(name string) tea.Cmd {
+	var named []string
+	for _, path := range m.logPaths() {
+		if path == name {
+			return m.openLog(path)
+		}
+		if base(path) == name {
+			named = append(named, path)
+		}
 	}
-	if !strings.HasPrefix(path, "/") {
-		return m.say("logs: the whole path of a file on the node, as /data/run/server.log")
+	switch {
+	case len(named) == 1:
+		return m.openLog(named[0])
+	case len(named) > 1:
+		m.chooseLog(name, named)
+		return nil
+	case !isLive(m):
+		held := "no log"
+		if paths := m.logPaths(); len(paths) > 0 {
+			held = strings.Join(paths, ", ")
+		}
+		return m.say("no " + name + " here, and the node cannot be asked; there is " + held)
+	}
+	act := m.opt.Actions
+	return tea.Batch(m.say("looking for "+name+" on the node …"), m.call(func(ctx context.Context) tea.Msg {
+		f, err := act.FindLog(ctx, name)
+		return logFileMsg{f, err}
+	}))
+}
+
+type logFileMsg struct {
+	f   LogFile
+	err error
+}
+
+// apply has the fold follow the log that was found, and shows it.
+func (msg logFileMsg) apply(m *Model) tea.Cmd {
+	path := msg.f.Path
+	switch {
+	case msg.err != nil:
+		return m.say("logs: " + msg.err.Error())
+	case path == "":
+		m.chooseLog("", msg.f.Newest)
+		return nil
+	case m.live == nil || m.live.Logs[path] != nil || slices.Contains(m.live.Config.Logs, path):
+		m.toast = ""
+		return m.openLog(path)
+	}
+	done := "watching " + path + " from now on"
+	if msg.f.Missing {
+		done = path + " is not there yet; it is shown when it comes"
 	}
 	c := m.live.Config
 	c.Logs = append(slices.Clone(c.Logs), path)
-	return m.put(metrics.JSONFrame(metrics.KindConfig, "", time.Time{}, c), "watching "+path+" from now on")
+	return tea.Batch(m.openLog(path), m.put(metrics.JSONFrame(metrics.KindConfig, "", time.Time{}, c), done))
+}
+
+// chooseLog offers logs in the palette.
+func (m *Model) chooseLog(name string, paths []string) {
+	m.offered = paths
+	d := &palette{picked: true}
+	d.in.set("logs " + name)
+	m.ask(d)
 }
 
 // logPaths are the watched logs.
@@ -69,6 +129,18 @@ func (m *Model) logPaths() []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(m.snap.Logs))
+}
+
+// logChoices are the logs of the folder that was asked for, the newest first, and
+// the watched ones.
+func (m *Model) logChoices() []string {
+	out := slices.Clone(m.offered)
+	for _, path := range m.logPaths() {
+		if !slices.Contains(out, path) {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 func (m *Model) serverLog() string {

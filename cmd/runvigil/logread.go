@@ -31,6 +31,16 @@ const (
 	placeSlack  = time.Minute
 )
 
+// FindLog tells which file of the node a name means.
+func (a *actions) FindLog(ctx context.Context, name string) (tui.LogFile, error) {
+	p, err := a.probe()
+	if err != nil {
+		return tui.LogFile{}, err
+	}
+	f, err := p.FindLog(ctx, name)
+	return tui.LogFile{Path: f.Path, Missing: f.Missing, Newest: f.Newest}, err
+}
+
 // Log reads a part of a log that the screen's tail does not hold.
 func (a *actions) Log(ctx context.Context, q tui.LogQuery) (tui.LogSlice, error) {
 	clock := a.session.logClock(q.Path)

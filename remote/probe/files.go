@@ -296,8 +296,12 @@ func parseStatLine(line string) (metrics.FileStat, bool) {
 	case 0o100000:
 	case 0o040000:
 		st.Dir = true
+	case 0o010000:
+		st.Err = "is a pipe" // reading one may block, as a device may
+	case 0o140000:
+		st.Err = "is a socket"
 	default:
-		st.Err = "is not a regular file" // reading a pipe or a device may block
+		st.Err = "is a device"
 	}
 	return st, true
 }

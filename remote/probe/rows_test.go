@@ -231,7 +231,7 @@ func TestRowsUnreadable(t *testing.T) {
 		}
 	}
 	settle(t, f)
-	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" || errs[fifo] != "is not a regular file" {
+	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" || errs[fifo] != "is a pipe" {
 		t.Errorf("reasons: %q", errs)
 	}
 }
