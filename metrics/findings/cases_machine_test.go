@@ -89,7 +89,7 @@ func machineCases() []caseOf {
 				}
 				return 95
 			}, metrics.SeriesGPUMem)
-		}, "gpu-uneven", warning, "", []string{"GPU 3 grew by 5.86 GiB"}, nil},
+		}, "gpu-uneven", warning, "", []string{"GPU 3 grew by 5.86 GiB", "nvidia-smi -i 3"}, nil},
 		{"one GPU idles", func(s *metrics.Snapshot) {
 			eight(s, func(age time.Duration) float64 {
 				if age < 20*time.Minute {
@@ -102,7 +102,7 @@ func machineCases() []caseOf {
 		{"too hot", func(s *metrics.Snapshot) {
 			s.GPUs[0].Throttle, s.GPUs[0].Temp = []string{"SW Thermal Slowdown"}, fig(92)
 		},
-			"gpu-throttled", warning, metrics.CauseGPUThrottled, []string{"92 °C"}, nil},
+			"gpu-throttled", warning, metrics.CauseGPUThrottled, []string{"92 °C", "nvidia-smi -pl"}, nil},
 		{"at its power limit", func(s *metrics.Snapshot) { s.GPUs[0].Throttle = []string{"SW Power Cap"} }, "", 0, "", nil, nil},
 		{"ECC errors", func(s *metrics.Snapshot) { s.GPUs[0].ECC = fig(2) }, "gpu-lost", critical, metrics.CauseGPUECC, []string{"2 memory errors"}, nil},
 		{"an Xid while it works", func(s *metrics.Snapshot) {
@@ -133,18 +133,18 @@ func machineCases() []caseOf {
 			"shm-full", warning, metrics.CauseShmFull, []string{"--shm-size"}, nil},
 		{"swapping", func(s *metrics.Snapshot) {
 			s.Sys.SwapUsed, s.Sys.MemAvail, s.Sys.MemTotal = fig(8<<30), fig(50<<30), fig(1008<<30)
-		}, "swap-used", warning, "", []string{"8.00 GiB of swap"}, nil},
+		}, "swap-used", warning, "", []string{"8.00 GiB of swap", "lower --hicache-size"}, nil},
 		{"old swap and free memory", func(s *metrics.Snapshot) {
 			s.Sys.SwapUsed, s.Sys.MemAvail, s.Sys.MemTotal = fig(8<<30), fig(500<<30), fig(1008<<30)
 		}, "", 0, "", nil, nil},
 		{"a disk that hangs", func(s *metrics.Snapshot) {
 			s.Channels = []metrics.Channel{{Name: "files", State: "stuck", Since: noon.Add(-5 * time.Minute), Reason: "no answer for 5 m"}}
-		}, "data-old", warning, "", []string{"rows and logs are 5 m old"}, nil},
+		}, "data-old", warning, "", []string{"rows and logs are 5 m old", "whether a disk hangs"}, nil},
 		{"a channel that is not there", func(s *metrics.Snapshot) {
 			s.Channels = []metrics.Channel{{Name: "kernel", State: "absent", Since: noon.Add(-5 * time.Minute)}}
 		}, "", 0, "", nil, nil},
 		{"clocks differ", func(s *metrics.Snapshot) { s.NodeClock, s.BootID = -5*time.Minute, "x" },
-			"clock-skew", info, "", []string{"5 m behind"}, nil},
+			"clock-skew", info, "", []string{"5 m behind", "look at timedatectl on both"}, nil},
 		{"a second of skew", func(s *metrics.Snapshot) { s.NodeClock, s.BootID = time.Second, "x" }, "", 0, "", nil, nil},
 	}
 }

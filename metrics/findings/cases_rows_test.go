@@ -101,7 +101,7 @@ func rowCases() []caseOf {
 		}, "work-lost", warning, metrics.CauseClientTimeouts, []string{"100 of 400", "25 %", "TimeoutError after 600 s", "raise the client's timeout above 600 s"}, nil},
 		{"others ask the server too", func(s *metrics.Snapshot) {
 			s.Job.Finished, s.Job.Landed, s.Job.Since = fig(400), fig(300), noon.Add(-time.Hour)
-		}, "work-lost", info, metrics.CauseRequestsLost, []string{"another one may have asked"}, nil},
+		}, "work-lost", info, metrics.CauseRequestsLost, []string{"another one may have asked", "look for retries and timeouts in the client's log"}, nil},
 		{"a few are ahead of their rows", func(s *metrics.Snapshot) {
 			s.Job.Finished, s.Job.Landed = fig(400), fig(380)
 		}, "", 0, "", nil, nil},
@@ -150,7 +150,7 @@ func rowCases() []caseOf {
 			s.Clients = []metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "gone", Since: noon.Add(-6 * time.Minute)}}
 			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-6*time.Minute)
 			s.Datasets[0].Grew = noon.Add(-6 * time.Minute)
-		}, "client-gone", warning, "", []string{"no client is connected, the one on 10.0.0.9 has not been for 6 m", "cannot be told from here"}, nil},
+		}, "client-gone", warning, "", []string{"no client is connected, the one on 10.0.0.9 has not been for 6 m", "cannot be told from here", "look at it on 10.0.0.9"}, nil},
 		{"two clients with one log", func(s *metrics.Snapshot) {
 			s.Clients[0].Log.Mtime, s.Clients[0].LogSilentSince = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
 			s.Clients[0].Log.Gap = time.Minute
@@ -189,19 +189,19 @@ func rowCases() []caseOf {
 		}, "rows-torn", warning, metrics.CauseRowsTorn, []string{"sed -i '$d' '/data/b2.jsonl'"}, []string{"client-gone"}},
 		{"a torn row under a living writer", func(s *metrics.Snapshot) { s.Datasets[0].Torn = true }, "", 0, "", nil, nil},
 		{"NUL bytes", func(s *metrics.Snapshot) { s.Datasets[0].Judged = &metrics.RowsJudged{Rows: 9, NUL: true} },
-			"rows-torn", warning, metrics.CauseRowsNUL, []string{"NUL"}, nil},
+			"rows-torn", warning, metrics.CauseRowsNUL, []string{"NUL", "generate them again"}, nil},
 		{"a file lost rows", func(s *metrics.Snapshot) {
 			s.Datasets[0].Reset = &metrics.RowsReset{At: noon.Add(-20 * time.Minute), Path: "/data/b2.jsonl", How: "truncated", Before: 9000}
-		}, "rows-shrank", critical, "", []string{"9,000 before, 1,531 now", "truncated"}, nil},
+		}, "rows-shrank", critical, "", []string{"9,000 before, 1,531 now", "truncated", "look for a backup before more is written"}, nil},
 		{"a file was rewritten on resume", func(s *metrics.Snapshot) {
 			s.Datasets[0].Reset = &metrics.RowsReset{At: noon.Add(-5 * time.Minute), Path: "/data/b2.jsonl", How: "replaced", Before: 1531}
 		}, "rows-shrank", info, "", []string{"its 1,531 rows are there"}, nil},
 		{"rows repeat", func(s *metrics.Snapshot) { s.Datasets[0].Repeats = fig(7) },
-			"rows-duplicate", warning, metrics.CauseRowsDuplicate, []string{"7 rows of b2.jsonl"}, nil},
+			"rows-duplicate", warning, metrics.CauseRowsDuplicate, []string{"7 rows of b2.jsonl", "a resume without a check"}, nil},
 		{"one row repeats", func(s *metrics.Snapshot) { s.Datasets[0].Repeats = fig(1) }, "", 0, "", nil, nil},
 		{"empty rows", func(s *metrics.Snapshot) {
 			s.Datasets[0].Judged, s.Datasets[0].UsualPoor = judged(20, 5, 0), fig(0.01)
-		}, "rows-poor", warning, "", []string{"25 %", "5 empty", "1.0 % before"}, nil},
+		}, "rows-poor", warning, "", []string{"25 %", "5 empty", "1.0 % before", "generate these rows again"}, nil},
 		{"a file that always has empty rows", func(s *metrics.Snapshot) {
 			s.Datasets[0].Judged, s.Datasets[0].UsualPoor = judged(20, 5, 0), fig(0.2)
 		}, "", 0, "", nil, nil},
@@ -209,13 +209,13 @@ func rowCases() []caseOf {
 		{"answers are cut", func(s *metrics.Snapshot) {
 			d := &s.Datasets[0]
 			d.Judged, d.Cut, d.UsualCut, d.Median, d.UsualLength = judged(20, 0, 9), fig(0.45), fig(0.06), fig(4096), fig(4000)
-		}, "rows-truncated", warning, "", []string{"45 %", "6.0 % before", "median length"}, nil},
+		}, "rows-truncated", warning, "", []string{"45 %", "6.0 % before", "median length", "raise the client's limit of output tokens"}, nil},
 		{"answers were always cut", func(s *metrics.Snapshot) {
 			s.Datasets[0].Judged, s.Datasets[0].Cut, s.Datasets[0].UsualCut = judged(20, 0, 9), fig(0.45), fig(0.4)
 		}, "", 0, "", nil, nil},
 
 		{"the disk is full", func(s *metrics.Snapshot) { s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0)}} },
-			"disk-filling", critical, metrics.CauseDiskFull, []string{"/data is full"}, nil},
+			"disk-filling", critical, metrics.CauseDiskFull, []string{"/data is full", "free space on /data"}, nil},
 		{"no inodes", func(s *metrics.Snapshot) {
 			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(1 << 40), InodesFree: fig(3)}}
 		}, "disk-filling", critical, metrics.CauseDiskFull, []string{"inodes"}, nil},

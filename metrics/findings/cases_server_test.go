@@ -54,7 +54,7 @@ func serverCases() []caseOf {
 	return []caseOf{
 		{"one is expected and none is there", func(s *metrics.Snapshot) {
 			*s = metrics.Snapshot{Node: "gpu7", At: noon, Link: s.Link, Config: metrics.Config{Expected: true}, Procs: []metrics.Proc{{PID: 1}}}
-		}, "server-down", critical, "", []string{"no server runs on gpu7"}, nil},
+		}, "server-down", critical, "", []string{"no server runs on gpu7", "or set expected = false"}, nil},
 		{"host cache too small", func(s *metrics.Snapshot) {
 			v := down(s, metrics.CauseFact{Class: metrics.CauseStartupHostCache})
 			v.Capacity, v.BytesPerTok = fig(159277), fig(70272)
@@ -80,7 +80,7 @@ func serverCases() []caseOf {
 			v.Argv = []string{"python", "--mem-fraction-static", "0.90", "--kv-cache-dtype", "fp8_e4m3"}
 			v.Replaced = &metrics.ReplacedServer{ID: "9:9", Argv: []string{"python", "--mem-fraction-static=0.88", "--enable-metrics"}, Ended: noon.Add(-11 * time.Minute)}
 			s.Procs = []metrics.Proc{{PID: 30, PPID: 20}, {PID: 20, PPID: 1, Argv: []string{"sshd: anna@pts/3"}}}
-		}, "server-replaced", warning, "", []string{"--mem-fraction-static 0.88 → 0.90", "+--kv-cache-dtype fp8_e4m3", "without --enable-metrics", "anna@pts/3"}, nil},
+		}, "server-replaced", warning, "", []string{"--mem-fraction-static 0.88 → 0.90", "+--kv-cache-dtype fp8_e4m3", "without --enable-metrics", "anna@pts/3", "ask who did it"}, nil},
 		{"it was restarted from here", func(s *metrics.Snapshot) {
 			s.Servers[0].Started = noon.Add(-10 * time.Minute)
 			s.Servers[0].Replaced = &metrics.ReplacedServer{ID: "9:9", Ended: noon.Add(-11 * time.Minute), Ours: true}
@@ -89,7 +89,7 @@ func serverCases() []caseOf {
 		{"a slow load", func(s *metrics.Snapshot) {
 			p := &starting(s, "loading weights", 30*time.Minute).Phase
 			p.Expected, p.DiskBPS = 10*time.Minute, fig(21e6)
-		}, "start-slow", warning, metrics.CauseLoadSlow, []string{"30 m", "usually ready after 10 m", "reads 21.0 MB/s from disk"}, nil},
+		}, "start-slow", warning, metrics.CauseLoadSlow, []string{"30 m", "usually ready after 10 m", "reads 21.0 MB/s from disk", "network file system that holds the model"}, nil},
 		{"a start as usual", func(s *metrics.Snapshot) {
 			starting(s, "loading weights", 11*time.Minute).Phase.Expected = 10 * time.Minute
 		}, "", 0, "", nil, nil},
@@ -195,7 +195,7 @@ func serverCases() []caseOf {
 			})
 		}, "", 0, "", nil, nil},
 
-		{"slower at the same load", slower, "throughput-fell", warning, "", []string{"to 350 tok/s", "over the half hour before", "35 running"}, nil},
+		{"slower at the same load", slower, "throughput-fell", warning, "", []string{"to 350 tok/s", "over the half hour before", "35 running", "look at clocks and temperature"}, nil},
 		{"another part has longer prompts", func(s *metrics.Snapshot) {
 			slower(s)
 			series(s, metrics.SeriesInputTPS, "1:1", func(age time.Duration) float64 {
@@ -229,7 +229,7 @@ func serverCases() []caseOf {
 		{"slower since a GPU is hot", func(s *metrics.Snapshot) {
 			slower(s)
 			s.GPUs[0].Throttle, s.GPUs[0].Temp = []string{"HW Thermal Slowdown"}, fig(95)
-		}, "throughput-fell", warning, metrics.CauseGPUThrottled, []string{"GPU 0 is slowed down"}, []string{"gpu-throttled"}},
+		}, "throughput-fell", warning, metrics.CauseGPUThrottled, []string{"GPU 0 is slowed down", "Check power limit and cooling"}, []string{"gpu-throttled"}},
 		{"slower with longer requests", func(s *metrics.Snapshot) {
 			slower(s)
 			series(s, metrics.SeriesPerReq, "1:1", func(age time.Duration) float64 {
@@ -244,7 +244,7 @@ func serverCases() []caseOf {
 			v := &s.Servers[0]
 			v.HiCache = metrics.HiCache{On: true, HostGB: fig(384), LoadBack: fig(0), Watched: noon.Add(-time.Hour)}
 			v.Evicted = fig(0)
-		}, "hicache-unused", info, "", []string{"nothing loaded back for 1 h", "nothing was evicted", "384 GB"}, nil},
+		}, "hicache-unused", info, "", []string{"nothing loaded back for 1 h", "nothing was evicted", "384 GB", "start without --enable-hierarchical-cache"}, nil},
 		{"evicted and never asked for", func(s *metrics.Snapshot) {
 			v := &s.Servers[0]
 			v.HiCache = metrics.HiCache{On: true, LoadBack: fig(0), Watched: noon.Add(-time.Hour), Evicting: noon}
@@ -284,7 +284,7 @@ func serverCases() []caseOf {
 			s.Procs = []metrics.Proc{{PID: 77, Listen: []metrics.ListenAddr{{Port: 8000}}}}
 		}, "", 0, "", nil, nil},
 		{"the log's writer is gone", func(s *metrics.Snapshot) { s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute) },
-			"log-stale", warning, metrics.CauseLogStopped, []string{"stands still since 11:56", "tokens still come"}, nil},
+			"log-stale", warning, metrics.CauseLogStopped, []string{"stands still since 11:56", "tokens still come", "go by /metrics and the rows"}, nil},
 		{"a log that its flags keep silent", func(s *metrics.Snapshot) {
 			s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute)
 			s.Servers[0].Argv = append(s.Servers[0].Argv, "--log-level", "warning")
@@ -304,7 +304,7 @@ func serverCases() []caseOf {
 			s.Servers[0].TP, b.TP = 4, 4
 			b.Argv = append([]string(nil), append(b.Argv, "--base-gpu-id", "4")...)
 		}, "", 0, "", nil, nil},
-		{"two on one port", func(s *metrics.Snapshot) { twoOf(s) }, "two-servers", critical, "", []string{"port 8000: 1 and 2"}, nil},
+		{"two on one port", func(s *metrics.Snapshot) { twoOf(s) }, "two-servers", critical, "", []string{"port 8000: 1 and 2", "stop one of them (pids 1 and 2)"}, nil},
 		{"two on the same GPUs", func(s *metrics.Snapshot) { twoOf(s).Port = 9000 }, "two-servers", critical, "", []string{"GPU 0", "0.88"}, nil},
 		{"two on other GPUs", func(s *metrics.Snapshot) {
 			twoOf(s).Port = 9000

@@ -14,6 +14,7 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/metrics/board"
 	"github.com/runvigil/runvigil/metrics/explain"
+	"github.com/runvigil/runvigil/metrics/findings"
 	"github.com/runvigil/runvigil/metrics/nvidia"
 )
 
@@ -354,6 +355,16 @@ func fieldCases() []caseRow {
 	}
 }
 
+// causesBelong checks that every finding names a cause of its detector's list.
+func causesBelong(t *testing.T, list []metrics.Finding) {
+	t.Helper()
+	for _, f := range list {
+		if f.Cause != "" && !slices.ContainsFunc(findings.Registry(), func(d findings.Detector) bool { return d.ID == f.ID && slices.Contains(d.Causes, f.Cause) }) {
+			t.Errorf("%s names %s, which is none of its causes", f.ID, f.Cause)
+		}
+	}
+}
+
 // Every crash, hang, start-up, gpu, kernel and client case of the field reaches
 // the finding and cause that its expectation names, through the board.
 func TestFieldCases(t *testing.T) {
@@ -362,6 +373,7 @@ func TestFieldCases(t *testing.T) {
 		met[c.id] = true
 		t.Run(c.id, func(t *testing.T) {
 			s := c.drive(t, c.id)
+			causesBelong(t, s.Findings)
 			found := c.finding == ""
 			for _, f := range s.Findings {
 				if f.ID == c.finding {

@@ -10,13 +10,14 @@ import (
 )
 
 var clientGone = Detector{
-	ID:    "client-gone",
-	Means: "The client ended before its job was done. The server waits for work that nobody sends.",
-	Needs: "the client's process, or its datasets and a target",
-	When:  "Its process ended or is a zombie with rows below the target; or the server has had no work for 2 minutes, rows are below the target and no client is connected.",
-	Do:    "Read what its log last said, then start it again.",
-	For:   45 * time.Second, // a resumed client is found by the next discovery
-	Clear: 5 * time.Second,
+	ID:     "client-gone",
+	Means:  "The client ended before its job was done. The server waits for work that nobody sends.",
+	Needs:  "the client's process, or its datasets and a target",
+	When:   "Its process ended or is a zombie with rows below the target; or the server has had no work for 2 minutes, rows are below the target and no client is connected.",
+	Do:     "Read what its log last said, then start it again.",
+	Causes: slices.Concat([]metrics.Cause{metrics.CauseKilledUnknown, metrics.CauseHostOOMKilled, metrics.CauseStopped}, clientFaults),
+	For:    45 * time.Second, // a resumed client is found by the next discovery
+	Clear:  5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Clients {
 			if alive(&in.Snap.Clients[i]) {

@@ -10,13 +10,14 @@ import (
 )
 
 var clientTwice = Detector{
-	ID:    "client-twice",
-	Means: "Two clients of the same command run, or write the same file. Rows come twice, or one of them is a leftover that takes half of the server.",
-	Needs: "the node's processes; open files tell the shared dataset",
-	When:  "Two roots with the same command line in the same folder that live longer than 20 s, or two of one script that have the same dataset open. Forked or spawned workers count as one with their parent.",
-	Do:    "End the older one, once it is clear that it is the leftover.",
-	For:   20 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "client-twice",
+	Means:  "Two clients of the same command run, or write the same file. Rows come twice, or one of them is a leftover that takes half of the server.",
+	Needs:  "the node's processes; open files tell the shared dataset",
+	When:   "Two roots with the same command line in the same folder that live longer than 20 s, or two of one script that have the same dataset open. Forked or spawned workers count as one with their parent.",
+	Do:     "End the older one, once it is clear that it is the leftover.",
+	Causes: []metrics.Cause{metrics.CauseRowsDuplicate},
+	For:    20 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		var live []*metrics.Client
 		for i := range in.Snap.Clients {

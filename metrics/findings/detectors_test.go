@@ -59,16 +59,28 @@ func judge(t *testing.T, s *metrics.Snapshot) map[string]metrics.Finding {
 
 func judgeWith(t *testing.T, e *Engine, s *metrics.Snapshot) map[string]metrics.Finding {
 	t.Helper()
+	return judgeFor(t, e, s, backs[0])
+}
+
+// judgeFor gives the active findings of a snapshot that has been true so long.
+func judgeFor(t *testing.T, e *Engine, s *metrics.Snapshot, held time.Duration) map[string]metrics.Finding {
+	t.Helper()
 	var active []metrics.Finding
 	for _, back := range backs {
+		if back > held {
+			continue
+		}
 		c := *s
 		c.At = s.At.Add(-back)
 		active, _, _ = e.Eval(Input{Snap: &c})
 	}
 	out := map[string]metrics.Finding{}
 	for _, f := range active {
-		if f.Title == "" || f.Subject == "" || f.Advice == "" && f.ID != "settled" || len(f.Evidence) == 0 {
+		if f.Title == "" || f.Subject == "" || f.Advice == "" || len(f.Evidence) == 0 {
 			t.Errorf("%s is not said in full: %+v", f.ID, f)
+		}
+		if f.Cause != "" && !slices.Contains(e.detector(f.ID).Causes, f.Cause) {
+			t.Errorf("%s names %s, which is none of its causes", f.ID, f.Cause)
 		}
 		out[f.ID] = f
 	}
@@ -98,10 +110,15 @@ type caseOf struct {
 	also  []string // findings that come with it
 }
 
-func TestDetectors(t *testing.T) {
+func allCases() []caseOf {
+	return slices.Concat(storyCases(), rowCases(), serverCases(), machineCases(), causeCases())
+}
+
+func storyCases() []caseOf {
 	no := false
 	rc := 137
-	cases := []caseOf{
+	return []caseOf{
+		{"settled", func(*metrics.Snapshot) {}, "settled", metrics.SeverityInfo, "", []string{"settled at 604 tok/s", "judge this start by this level"}, nil},
 		{"buffered log", func(s *metrics.Snapshot) {
 			s.Clients[0].Unbuffered = &no
 			s.Clients[0].Log.Bytes = fig(0)
@@ -165,7 +182,7 @@ func TestDetectors(t *testing.T) {
 			s.Job.Done = true
 			s.Clients[0].State = "gone"
 			s.Servers[0].State = metrics.ServerIdle
-		}, "job-done", metrics.SeverityInfo, "", []string{"1 GPUs idle"}, nil},
+		}, "job-done", metrics.SeverityInfo, "", []string{"1 GPUs idle", "stop the server, or give it the next job"}, nil},
 		{"server killed", func(s *metrics.Snapshot) {
 			s.Servers[0].State, s.Servers[0].Ended, s.Servers[0].ExitCode = metrics.ServerDown, noon.Add(-5*time.Minute), &rc
 			s.GPUs[0].MemUsed = fig(0)
@@ -226,6 +243,9 @@ func TestDetectors(t *testing.T) {
 			s.Servers[0].Headroom = fig(0.82)
 			s.Servers[0].FullPrefills = fig(2400)
 		}, "headroom-low", metrics.SeverityWarning, "", nil, nil},
+		{"some headroom that held", func(s *metrics.Snapshot) {
+			s.Servers[0].Headroom, s.Servers[0].FullPrefills = fig(4.2), fig(2400)
+		}, "headroom-low", metrics.SeverityInfo, "", []string{"2,400 full prefills held", "lowest since ready"}, nil},
 		{"little headroom on small cards", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(2)
 			s.GPUs[0].MemTotal = fig(24576)
@@ -238,13 +258,22 @@ func TestDetectors(t *testing.T) {
 		}, "gpu-lost", metrics.SeverityCritical, metrics.CauseGPULost, []string{"device handle"}, nil},
 		{"link down", func(s *metrics.Snapshot) {
 			s.Link = metrics.Link{Status: metrics.LinkDown, Since: noon.Add(-time.Minute), Reason: "this machine slept 7 h", LastData: noon.Add(-time.Minute)}
-		}, "link-down", metrics.SeverityCritical, "", []string{"slept 7 h", "1 m ago"}, nil},
+		}, "link-down", metrics.SeverityCritical, "", []string{"slept 7 h", "1 m ago", "reconnecting by itself"}, nil},
 		{"a first connect", func(s *metrics.Snapshot) {
 			s.Link = metrics.Link{Status: metrics.LinkConnecting, Since: noon.Add(-time.Minute)}
 		}, "", 0, "", nil, nil},
 	}
-	covered := map[string]bool{"settled": true}
-	for _, c := range slices.Concat(cases, rowCases(), serverCases(), machineCases()) {
+}
+
+// TestDetectors asserts of every detector that it is raised, with each cause that
+// it can name and with advice for each, and that what was raised is cleared.
+func TestDetectors(t *testing.T) {
+	type reach struct {
+		id    string
+		cause metrics.Cause
+	}
+	raised, advised := map[reach]bool{}, map[reach]bool{}
+	for _, c := range allCases() {
 		t.Run(c.name, func(t *testing.T) {
 			s := healthy()
 			c.spoil(s)
@@ -272,6 +301,7 @@ func TestDetectors(t *testing.T) {
 			if f.Severity != c.sev || f.Cause != c.cause {
 				t.Errorf("severity %s cause %q, want %s %q", f.Severity, f.Cause, c.sev, c.cause)
 			}
+			raised[reach{c.id, c.cause}] = true
 			all := []string{f.Title, f.Why, f.Advice}
 			for _, e := range f.Evidence {
 				all = append(all, e.Text, e.Source)
@@ -280,14 +310,26 @@ func TestDetectors(t *testing.T) {
 				if !strings.Contains(strings.Join(all, "\n"), want) {
 					t.Errorf("says nothing of %q:\n%s", want, strings.Join(all, "\n"))
 				}
+				if strings.Contains(f.Advice, want) {
+					advised[reach{c.id, c.cause}] = true
+				}
 			}
 			clears(t, e, s, c.id)
 		})
-		covered[c.id] = true
 	}
 	for _, d := range Registry() {
-		if !covered[d.ID] {
+		if len(d.Causes) == 0 && !raised[reach{d.ID, ""}] {
 			t.Errorf("no case raises %s", d.ID)
+		}
+		for _, cause := range d.Causes {
+			if !raised[reach{d.ID, cause}] {
+				t.Errorf("no case raises %s with cause %s", d.ID, cause)
+			}
+		}
+	}
+	for r := range raised {
+		if !advised[r] {
+			t.Errorf("no case of %s with cause %q asserts its advice", r.id, r.cause)
 		}
 	}
 }
@@ -317,7 +359,7 @@ func TestSettledOfAnIdleServer(t *testing.T) {
 func TestCauseWords(t *testing.T) {
 	for _, c := range metrics.Causes() {
 		if c.Side == metrics.SideServer && wordsOf[c.Cause] == "" && strings.Contains(string(c.Cause), "-") &&
-			!slices.Contains([]metrics.Cause{metrics.CauseKVThrashing, metrics.CauseServerHung, metrics.CauseJITCompiling, metrics.CauseLoadSlow, metrics.CauseRepetition}, c.Cause) {
+			!slices.Contains([]metrics.Cause{metrics.CauseKVThrashing, metrics.CauseJITCompiling, metrics.CauseRepetition}, c.Cause) {
 			t.Errorf("%s has no words for a title", c.Cause)
 		}
 	}
@@ -378,6 +420,11 @@ func TestEveryDetectorIsDocumented(t *testing.T) {
 func clears(t *testing.T, e *Engine, spoilt *metrics.Snapshot, id string) {
 	t.Helper()
 	at := spoilt.At
+	well := healthy()
+	if id == "settled" {
+		well.Servers[0].Gen.Settled = metrics.Figure{} // another start ramps up
+	}
+	var history []metrics.Finding
 	eval := func(s *metrics.Snapshot, after time.Duration) *metrics.Finding {
 		c := *s
 		c.At = at.Add(after)
@@ -386,7 +433,8 @@ func clears(t *testing.T, e *Engine, spoilt *metrics.Snapshot, id string) {
 			c.Servers = slices.Clone(c.Servers)
 			c.Servers[0].LastBatch, c.Servers[0].LastToken = c.At, c.At
 		}
-		active, _, _ := e.Eval(Input{Snap: &c})
+		var active []metrics.Finding
+		active, history, _ = e.Eval(Input{Snap: &c})
 		for i := range active {
 			if active[i].ID == id {
 				return &active[i]
@@ -395,16 +443,21 @@ func clears(t *testing.T, e *Engine, spoilt *metrics.Snapshot, id string) {
 		return nil
 	}
 	if d := e.detector(id); d.Clear > time.Second {
-		eval(healthy(), time.Second)
+		eval(well, time.Second)
 		f := eval(spoilt, 2*time.Second)
 		if f == nil || len(f.Changed) != 1 || f.Changed[0].What != "raised" {
 			t.Errorf("one good moment changes it: %+v", f)
 		}
 	}
 	for d := 3 * time.Second; d < 12*time.Minute; d += 10 * time.Second {
-		if eval(healthy(), d) == nil {
-			return
+		if eval(well, d) != nil {
+			continue
 		}
+		i := slices.IndexFunc(history, func(f metrics.Finding) bool { return f.ID == id })
+		if i < 0 || history[i].Cleared.IsZero() || history[i].Changed[len(history[i].Changed)-1].What != "cleared" {
+			t.Errorf("its end is not told: %+v", history)
+		}
+		return
 	}
 	t.Errorf("%s is still there when all has been well for 12 minutes", id)
 }

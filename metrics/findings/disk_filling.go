@@ -9,13 +9,14 @@ import (
 )
 
 var diskFilling = Detector{
-	ID:    "disk-filling",
-	Means: "The file system that takes the rows or logs is full, or will be before the job is done.",
-	Needs: "df of the file systems in use; growth over 5 minutes for the forecast",
-	When:  "Less than 16 MiB or 100 inodes are free (critical); or it is full before the job's ETA, or within a day where there is none (warning).",
-	Do:    "Free space on the mount that is named, or move the output.",
-	For:   30 * time.Second,
-	Clear: time.Minute,
+	ID:     "disk-filling",
+	Means:  "The file system that takes the rows or logs is full, or will be before the job is done.",
+	Needs:  "df of the file systems in use; growth over 5 minutes for the forecast",
+	When:   "Less than 16 MiB or 100 inodes are free (critical); or it is full before the job's ETA, or within a day where there is none (warning).",
+	Do:     "Free space on the mount that is named, or move the output.",
+	Causes: []metrics.Cause{metrics.CauseDiskFull},
+	For:    30 * time.Second,
+	Clear:  time.Minute,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Sys.Disks {
 			d := &in.Snap.Sys.Disks[i]

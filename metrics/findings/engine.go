@@ -63,6 +63,8 @@ type Detector struct {
 	ID string
 	// Means, Needs, When and Do are its documentation.
 	Means, Needs, When, Do string
+	// Causes are the classes that it can name; none where no class applies.
+	Causes []metrics.Cause
 	// For is how long a condition must have held before it is raised.
 	For time.Duration
 	// Clear is how long it must be gone before it is cleared.

@@ -10,13 +10,14 @@ import (
 )
 
 var gpuLost = Detector{
-	ID:    "gpu-lost",
-	Means: "A GPU no longer answers, reports errors that cannot be corrected, or wants a reset.",
-	Needs: "nvidia-smi; the kernel log tells the Xid",
-	When:  "nvidia-smi says lost, ERR! or reset required for a device, or fails because of one; it counts uncorrected ECC errors; or the kernel log tells an Xid, a firmware timeout or a lost GPU in the last hour (an Xid alone is a warning while the server works).",
-	Do:    "Stop the server on that GPU, then reset or restart the machine.",
-	For:   2 * time.Second,
-	Clear: 30 * time.Second,
+	ID:     "gpu-lost",
+	Means:  "A GPU no longer answers, reports errors that cannot be corrected, or wants a reset.",
+	Needs:  "nvidia-smi; the kernel log tells the Xid",
+	When:   "nvidia-smi says lost, ERR! or reset required for a device, or fails because of one; it counts uncorrected ECC errors; or the kernel log tells an Xid, a firmware timeout or a lost GPU in the last hour (an Xid alone is a warning while the server works).",
+	Do:     "Stop the server on that GPU, then reset or restart the machine.",
+	Causes: gpuFaults,
+	For:    2 * time.Second,
+	Clear:  30 * time.Second,
 	Check: func(in *Input, out *Output) {
 		raised := false
 		for i := range in.Snap.GPUs {
@@ -74,7 +75,7 @@ func eccCondition(g *metrics.GPU) Condition {
 }
 
 // gpuFaults are the classes of the kernel log that are about GPUs.
-var gpuFaults = []metrics.Cause{metrics.CauseGPULost, metrics.CauseGPUXid, metrics.CauseGPUECC, metrics.CauseGPUFirmwareTimeout, metrics.CauseDriverMismatch, metrics.CauseDriverNotLoaded}
+var gpuFaults = []metrics.Cause{metrics.CauseGPULost, metrics.CauseGPUXid, metrics.CauseGPUECC, metrics.CauseGPUFirmwareTimeout, metrics.CauseDriverMismatch}
 
 // addXid adds what the kernel log says about it.
 func (in *Input) addXid(c *Condition) {

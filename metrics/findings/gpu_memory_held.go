@@ -11,13 +11,14 @@ import (
 )
 
 var gpuMemoryHeld = Detector{
-	ID:    "gpu-memory-held",
-	Means: "GPU memory is held by something that is no part of the server: an orphan of an earlier one, a zombie, a process outside this container, or another user's.",
-	Needs: "nvidia-smi's list of processes and the node's process list (as root or the same user)",
-	When:  "A process that belongs to no living server holds 1 GiB or more of a GPU; or memory is used that no process accounts for while no server runs. Others' processes are info unless a start failed for it or waits for it.",
-	Do:    "End an orphan by its pid; free an invisible holder on the host; wait for another user, or use other GPUs.",
-	For:   20 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "gpu-memory-held",
+	Means:  "GPU memory is held by something that is no part of the server: an orphan of an earlier one, a zombie, a process outside this container, or another user's.",
+	Needs:  "nvidia-smi's list of processes and the node's process list (as root or the same user)",
+	When:   "A process that belongs to no living server holds 1 GiB or more of a GPU; or memory is used that no process accounts for while no server runs. Others' processes are info unless a start failed for it or waits for it.",
+	Do:     "End an orphan by its pid; free an invisible holder on the host; wait for another user, or use other GPUs.",
+	Causes: []metrics.Cause{metrics.CauseGPUMemoryHeld},
+	For:    20 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		unaccounted(in, out)
 		for _, h := range in.holders() {

@@ -86,13 +86,14 @@ func unevenOnes(in *Input, out *Output, grew map[int]float64, limit float64, say
 }
 
 var gpuThrottled = Detector{
-	ID:    "gpu-throttled",
-	Means: "A GPU is slowed down by heat or by its power supply. With tensor parallelism the slowest one sets the pace of all.",
-	Needs: "nvidia-smi's reasons for its clocks",
-	When:  "A thermal or hardware slowdown for 60 s. A set power limit is normal under load and is not counted.",
-	Do:    "Check cooling, fans and power; lower the power limit of all to keep them even.",
-	For:   60 * time.Second,
-	Clear: 60 * time.Second,
+	ID:     "gpu-throttled",
+	Means:  "A GPU is slowed down by heat or by its power supply. With tensor parallelism the slowest one sets the pace of all.",
+	Needs:  "nvidia-smi's reasons for its clocks",
+	When:   "A thermal or hardware slowdown for 60 s. A set power limit is normal under load and is not counted.",
+	Do:     "Check cooling, fans and power; lower the power limit of all to keep them even.",
+	Causes: []metrics.Cause{metrics.CauseGPUThrottled},
+	For:    60 * time.Second,
+	Clear:  60 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.GPUs {
 			g := &in.Snap.GPUs[i]
@@ -116,13 +117,14 @@ var gpuThrottled = Detector{
 }
 
 var gpuToolStuck = Detector{
-	ID:    "gpu-tool-stuck",
-	Means: "nvidia-smi hangs or fails: GPU figures are missing, and often the driver or a GPU's firmware is in trouble.",
-	Needs: "nvidia-smi, which is asked by one process only",
-	When:  "It hangs (state D) or fails for 30 s. That there is no nvidia-smi at all, or that it says it cannot be used, is named with its cause.",
-	Do:    "Look for GSP or Xid lines in dmesg; do not start more of them; restart the machine when the job allows.",
-	For:   30 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "gpu-tool-stuck",
+	Means:  "nvidia-smi hangs or fails: GPU figures are missing, and often the driver or a GPU's firmware is in trouble.",
+	Needs:  "nvidia-smi, which is asked by one process only",
+	When:   "It hangs (state D) or fails for 30 s. That there is no nvidia-smi at all, or that it says it cannot be used, is named with its cause.",
+	Do:     "Look for GSP or Xid lines in dmesg; do not start more of them; restart the machine when the job allows.",
+	Causes: []metrics.Cause{metrics.CauseDriverMismatch, metrics.CauseDriverNotLoaded, metrics.CauseGPUFirmwareTimeout},
+	For:    30 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		t := in.Snap.GPUTool
 		switch {

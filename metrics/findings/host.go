@@ -11,13 +11,14 @@ import (
 )
 
 var hostMemoryLow = Detector{
-	ID:    "host-memory-low",
-	Means: "The host is short of memory: the kernel may kill the server or the client next.",
-	Needs: "/proc/meminfo",
-	When:  "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named. Or the kernel's OOM killer ran within the last hour and no server's or client's end tells of it (info where only a container reached its own limit).",
-	Do:    "Lower --hicache-size (1e9 bytes a rank), or end what else takes memory.",
-	For:   30 * time.Second,
-	Clear: 60 * time.Second,
+	ID:     "host-memory-low",
+	Means:  "The host is short of memory: the kernel may kill the server or the client next.",
+	Needs:  "/proc/meminfo",
+	When:   "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named. Or the kernel's OOM killer ran within the last hour and no server's or client's end tells of it (info where only a container reached its own limit).",
+	Do:     "Lower --hicache-size (1e9 bytes a rank), or end what else takes memory.",
+	Causes: []metrics.Cause{metrics.CauseHostNoMemory, metrics.CauseHostOOMKilled},
+	For:    30 * time.Second,
+	Clear:  60 * time.Second,
 	Check: func(in *Input, out *Output) {
 		kernelOOM(in, out)
 		m := in.Snap.Sys
@@ -96,13 +97,14 @@ func ofContainer(f *metrics.CauseFact) bool {
 }
 
 var shmFull = Detector{
-	ID:    "shm-full",
-	Means: "/dev/shm is nearly full or very small: NCCL and multiprocessing fail with errors that name neither.",
-	Needs: "df of /dev/shm",
-	When:  "Less than 5 % of it is left (and less than 1 GiB).",
-	Do:    "Enlarge it (--shm-size, an emptyDir of medium Memory), or remove leftovers.",
-	For:   30 * time.Second,
-	Clear: 30 * time.Second,
+	ID:     "shm-full",
+	Means:  "/dev/shm is nearly full or very small: NCCL and multiprocessing fail with errors that name neither.",
+	Needs:  "df of /dev/shm",
+	When:   "Less than 5 % of it is left (and less than 1 GiB).",
+	Do:     "Enlarge it (--shm-size, an emptyDir of medium Memory), or remove leftovers.",
+	Causes: []metrics.Cause{metrics.CauseShmFull},
+	For:    30 * time.Second,
+	Clear:  30 * time.Second,
 	Check: func(in *Input, out *Output) {
 		d := in.Snap.Sys.Shm
 		if !d.Avail.Known || !d.Total.Known || d.Total.V <= 0 || d.Avail.V >= in.Threshold("shm_full_share")*d.Total.V || d.Avail.V >= 1<<30 {

@@ -10,13 +10,14 @@ import (
 )
 
 var kvSaturated = Detector{
-	ID:    "kv-saturated",
-	Means: "The KV pool is full and running requests are thrown back into the queue again and again: their work is done twice.",
-	Needs: "the server's log or /metrics",
-	When:  "More than 1 retraction (vLLM: preemption) a minute over 10 minutes at a KV usage of 0.9 or more, without a pause of 2 minutes for 15 minutes: while young requests grow some are always retracted. A full pool alone is good.",
-	Do:    "SGLang: raise --schedule-conservativeness to about 1.3. vLLM: lower --max-num-seqs. Or send fewer requests at once.",
-	For:   15 * time.Minute,
-	Clear: 3 * time.Minute,
+	ID:     "kv-saturated",
+	Means:  "The KV pool is full and running requests are thrown back into the queue again and again: their work is done twice.",
+	Needs:  "the server's log or /metrics",
+	When:   "More than 1 retraction (vLLM: preemption) a minute over 10 minutes at a KV usage of 0.9 or more, without a pause of 2 minutes for 15 minutes: while young requests grow some are always retracted. A full pool alone is good.",
+	Do:     "SGLang: raise --schedule-conservativeness to about 1.3. vLLM: lower --max-num-seqs. Or send fewer requests at once.",
+	Causes: []metrics.Cause{metrics.CauseKVThrashing},
+	For:    15 * time.Minute,
+	Clear:  3 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if !v.Retracted.Known || v.Retracted.V <= in.Threshold("retracted_per_min") || !v.KVUsage.Known || v.KVUsage.V < in.Threshold("retract_usage") || v.RetractedSince.IsZero() {

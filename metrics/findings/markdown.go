@@ -62,6 +62,9 @@ Generated from metrics/findings by ` + "`go test ./metrics/findings -run TestMar
 			fmt.Fprintf(&b, " It must have held for %s.", metrics.Age(d.For))
 		}
 		b.WriteString("\n")
+		if len(d.Causes) > 0 {
+			fmt.Fprintf(&b, "- **Causes** ([what they are](causes.md)): %s\n", codes(d.Causes))
+		}
 		switch {
 		case d.Show > 0:
 			fmt.Fprintf(&b, "- **Shown**: for %s\n", metrics.Age(d.Show))
@@ -90,7 +93,7 @@ Nine things that its operator had to notice alone, and what notices them now.
 | --- | --- | --- | --- | --- |
 `)
 	for i, s := range Stories() {
-		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s |\n", i+1, s.What, code(s.Findings), s.Elsewhere, code(s.Scenarios), code(s.Tests))
+		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s |\n", i+1, s.What, codes(s.Findings), s.Elsewhere, codes(s.Scenarios), codes(s.Tests))
 	}
 	return b.String()
 }
@@ -102,10 +105,10 @@ func firstSentence(s string) string {
 	return s
 }
 
-func code(list []string) string {
+func codes[S ~string](list []S) string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = "`" + s + "`"
+		out[i] = "`" + string(s) + "`"
 	}
 	return strings.Join(out, ", ")
 }

@@ -53,6 +53,7 @@ func (n *night) apply(f metrics.Frame) {
 		if key := g.ID + " " + g.Subject + " " + g.Changed[0].At.String(); g.Severity > metrics.SeverityInfo && !n.seen[key] {
 			n.seen[key] = true
 			n.loud = append(n.loud, g.ID)
+			causesBelong(n.t, []metrics.Finding{g})
 			n.t.Logf("%s: %s %s: %s", f.At.Format(time.TimeOnly), g.Severity, g.ID, g.Title)
 		}
 	}

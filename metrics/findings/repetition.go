@@ -8,13 +8,14 @@ import (
 )
 
 var repetition = Detector{
-	ID:    "repetition",
-	Means: "A request repeats itself without an end. It looks perfectly healthy: tokens flow at a constant rate and every draft is accepted.",
-	Needs: "vLLM's lines about speculative decoding",
-	When:  "Three lines in a row tell the same number of accepted tokens and 100 % acceptance, with few requests running.",
-	Do:    "Abort the request; set a limit of output tokens or a repetition penalty in the client.",
-	For:   5 * time.Second,
-	Clear: 20 * time.Second,
+	ID:     "repetition",
+	Means:  "A request repeats itself without an end. It looks perfectly healthy: tokens flow at a constant rate and every draft is accepted.",
+	Needs:  "vLLM's lines about speculative decoding",
+	When:   "Three lines in a row tell the same number of accepted tokens and 100 % acceptance, with few requests running.",
+	Do:     "Abort the request; set a limit of output tokens or a repetition penalty in the client.",
+	Causes: []metrics.Cause{metrics.CauseRepetition},
+	For:    5 * time.Second,
+	Clear:  20 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.Repeating.IsZero() || !v.Running.Known || v.Running.V < 1 || v.Running.V > 3 {

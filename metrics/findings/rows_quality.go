@@ -18,13 +18,14 @@ func judgedWell(in *Input, d *metrics.Dataset) bool {
 }
 
 var rowsTorn = Detector{
-	ID:    "rows-torn",
-	Means: "The last row of a file is cut, or the file holds NUL bytes. A resume that appends behind it makes one more row unreadable.",
-	Needs: "the file's end (the probe looks at its last 64 kB at most once a minute)",
-	When:  "The file does not end in a newline for 60 s and nobody has it open for writing; or NUL bytes stand in its newest rows. While a writer lives a torn end is normal for an instant.",
-	Do:    "Remove the torn row before resuming.",
-	For:   10 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "rows-torn",
+	Means:  "The last row of a file is cut, or the file holds NUL bytes. A resume that appends behind it makes one more row unreadable.",
+	Needs:  "the file's end (the probe looks at its last 64 kB at most once a minute)",
+	When:   "The file does not end in a newline for 60 s and nobody has it open for writing; or NUL bytes stand in its newest rows. While a writer lives a torn end is normal for an instant.",
+	Do:     "Remove the torn row before resuming.",
+	Causes: []metrics.Cause{metrics.CauseRowsTorn, metrics.CauseRowsNUL},
+	For:    10 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]
@@ -123,13 +124,14 @@ var rowsShrank = Detector{
 }
 
 var rowsDuplicate = Detector{
-	ID:    "rows-duplicate",
-	Means: "Rows with the same id and sample come again in one file.",
-	Needs: "rows that have an id; the probe compares salted hashes, never content",
-	When:  "3 of the rows that were judged since the visit began have an id that had been seen before in this file. Quiet where ids came again from the first look on: several samples an id that nothing tells apart.",
-	Do:    "Look for a second client, or a resume that does not check what is there; remove the repeats afterwards.",
-	For:   5 * time.Second,
-	Clear: time.Minute,
+	ID:     "rows-duplicate",
+	Means:  "Rows with the same id and sample come again in one file.",
+	Needs:  "rows that have an id; the probe compares salted hashes, never content",
+	When:   "3 of the rows that were judged since the visit began have an id that had been seen before in this file. Quiet where ids came again from the first look on: several samples an id that nothing tells apart.",
+	Do:     "Look for a second client, or a resume that does not check what is there; remove the repeats afterwards.",
+	Causes: []metrics.Cause{metrics.CauseRowsDuplicate},
+	For:    5 * time.Second,
+	Clear:  time.Minute,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]

@@ -11,12 +11,13 @@ import (
 )
 
 var serverDown = Detector{
-	ID:    "server-down",
-	Means: "The server ended and no other one took its place.",
-	Needs: "its process or its log; the kernel log tells the OOM killer",
-	When:  "The process is gone, or its log ends in a crash with no process behind it; or none was found where the configuration expects one. Exit status 137 alone is never called an out-of-memory kill.",
-	Do:    "Read the primary cause, then start it again.",
-	Clear: 5 * time.Second,
+	ID:     "server-down",
+	Means:  "The server ended and no other one took its place.",
+	Needs:  "its process or its log; the kernel log tells the OOM killer",
+	When:   "The process is gone, or its log ends in a crash with no process behind it; or none was found where the configuration expects one. Exit status 137 alone is never called an out-of-memory kill.",
+	Do:     "Read the primary cause, then start it again.",
+	Causes: endings,
+	Clear:  5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := goneServer(in)
 		if v == nil && in.Snap.Config.Expected && len(in.Snap.Servers) == 0 && len(in.Snap.Procs) > 0 {
@@ -47,12 +48,13 @@ var serverDown = Detector{
 }
 
 var serverOOM = Detector{
-	ID:    "server-oom",
-	Means: "The server ended because memory ran out: on a GPU, in the KV pool or on the host.",
-	Needs: "its log; the kernel log tells the OOM killer",
-	When:  "As server-down, when the primary cause is about memory.",
-	Do:    "By phase: weights leave no room: raise the memory fraction; capture failed: lower it; prefill: chunked-prefill-size or fraction down; decode: max-running-requests down.",
-	Clear: 5 * time.Second,
+	ID:     "server-oom",
+	Means:  "The server ended because memory ran out: on a GPU, in the KV pool or on the host.",
+	Needs:  "its log; the kernel log tells the OOM killer",
+	When:   "As server-down, when the primary cause is about memory.",
+	Do:     "By phase: weights leave no room: raise the memory fraction; capture failed: lower it; prefill: chunked-prefill-size or fraction down; decode: max-running-requests down.",
+	Causes: memoryEnds,
+	Clear:  5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := goneServer(in)
 		if v == nil || !isMemory(primary(v)) {
@@ -112,11 +114,24 @@ func primary(v *metrics.Server) *metrics.CauseFact {
 	return nil
 }
 
+// memoryEnds are the ends of a server for want of memory.
+var memoryEnds = []metrics.Cause{
+	metrics.CauseStartupNoKVMemory, metrics.CauseStartupKVTooSmall, metrics.CauseStartupHostCache, metrics.CauseCaptureOOM,
+	metrics.CauseCUDAOOM, metrics.CauseKVPoolExhausted, metrics.CauseHostOOMKilled, metrics.CauseHostNoMemory,
+}
+
+// endings are the other ends that a server's log, its process or its node tells.
+var endings = []metrics.Cause{
+	metrics.CauseKilledUnknown, metrics.CauseStopped,
+	metrics.CauseStartupFailed, metrics.CauseStartupGPUOccupied, metrics.CauseModelUnusable, metrics.CauseMissingModule, metrics.CausePortInUse, metrics.CauseBadFlag, metrics.CauseWarmupFailed, metrics.CauseLoadSlow,
+	metrics.CauseSlotsExhausted, metrics.CauseKVLeakCheck, metrics.CauseIllegalAccess, metrics.CauseDeviceAssert, metrics.CauseNCCLTimeout, metrics.CauseNCCLError, metrics.CausePeerRankLost,
+	metrics.CauseSchedulerException, metrics.CauseSchedulerWatchdog, metrics.CauseServerHung, metrics.CauseNativeCrash, metrics.CauseWorkerDied, metrics.CauseEngineDead,
+	metrics.CauseShmFull, metrics.CauseDiskFull, metrics.CauseTooManyFiles,
+	metrics.CauseGPULost, metrics.CauseGPUECC, metrics.CauseDriverMismatch, metrics.CauseDriverNotLoaded,
+}
+
 func isMemory(c *metrics.CauseFact) bool {
-	return c != nil && slices.Contains([]metrics.Cause{
-		metrics.CauseStartupNoKVMemory, metrics.CauseStartupKVTooSmall, metrics.CauseStartupHostCache, metrics.CauseCaptureOOM,
-		metrics.CauseCUDAOOM, metrics.CauseKVPoolExhausted, metrics.CauseHostOOMKilled, metrics.CauseHostNoMemory,
-	}, c.Class)
+	return c != nil && slices.Contains(memoryEnds, c.Class)
 }
 
 // thingOf names a server across its starts: what a supervisor starts again and
@@ -171,6 +186,11 @@ func downCondition(in *Input, v *metrics.Server) Condition {
 			c.Severity = metrics.SeverityInfo
 		}
 	}
+	if v.PID > 0 {
+		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("process %d is gone", v.PID), Source: "processes", At: v.Ended})
+	} else if p == nil {
+		c.Evidence = append(c.Evidence, metrics.Evidence{Text: "no process of it is left", Source: "processes", At: v.Ended})
+	}
 	if v.ExitCode != nil {
 		c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("exit status %d", *v.ExitCode), Source: "process", At: v.Ended})
 	}
@@ -216,6 +236,7 @@ var wordsOf = map[metrics.Cause]string{
 	metrics.CausePortInUse:          "its port was taken",
 	metrics.CauseBadFlag:            "a flag was not accepted",
 	metrics.CauseWarmupFailed:       "its warm-up failed",
+	metrics.CauseLoadSlow:           "loading took too long",
 	metrics.CauseKVPoolExhausted:    "KV pool exhausted",
 	metrics.CauseSlotsExhausted:     "request slots exhausted",
 	metrics.CauseKVLeakCheck:        "its own check of the KV pool failed",
@@ -226,6 +247,7 @@ var wordsOf = map[metrics.Cause]string{
 	metrics.CausePeerRankLost:       "another rank was lost",
 	metrics.CauseKVTransfer:         "moving KV between servers failed",
 	metrics.CauseSchedulerException: "the scheduler raised an exception",
+	metrics.CauseServerHung:         "it answered and made no tokens",
 	metrics.CauseSchedulerWatchdog:  "a batch hung until the watchdog ended it",
 	metrics.CauseNativeCrash:        "it crashed in native code",
 	metrics.CauseWorkerDied:         "a worker died",

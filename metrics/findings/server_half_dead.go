@@ -10,19 +10,20 @@ import (
 )
 
 var serverHalfDead = Detector{
-	ID:    "server-half-dead",
-	Means: "A part of the server is gone while the rest goes on: its HTTP front answers without a scheduler behind it, or one data parallel rank no longer speaks.",
-	Needs: "the server's process tree and its log",
-	When:  "The process lives and no scheduler is in its tree any more; or its log told the end of a scheduler and the process outlived it by 20 s without a token (or one data parallel rank of several ended); or a data parallel rank prints nothing for 2 minutes while others do, new requests come and it had some.",
-	Do:    "Restart the server: nobody else will notice; /health proves nothing.",
-	For:   20 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "server-half-dead",
+	Means:  "A part of the server is gone while the rest goes on: its HTTP front answers without a scheduler behind it, or one data parallel rank no longer speaks.",
+	Needs:  "the server's process tree and its log",
+	When:   "The process lives and no scheduler is in its tree any more; or its log told the end of a scheduler and the process outlived it by 20 s without a token (or one data parallel rank of several ended); or a data parallel rank prints nothing for 2 minutes while others do, new requests come and it had some.",
+	Do:     "Restart the server: nobody else will notice; /health proves nothing.",
+	Causes: partEnds,
+	For:    20 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.Scheduler != nil && !*v.Scheduler && v.State != metrics.ServerDraining {
 				c := halfDead(v, fmt.Sprintf("%s has no scheduler any more, only its front lives", name(v)), "its scheduler process is gone and the front was not told")
 				c.Cause = metrics.CauseWorkerDied
-				if p := primary(v); p != nil {
+				if p := primary(v); p != nil && slices.Contains(partEnds, p.Class) {
 					c.Cause, c.Log = p.Class, logPlace(v.Log.Path, p)
 					c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
 				}
@@ -68,7 +69,7 @@ func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 		c := halfDead(v, fmt.Sprintf("rank DP%d is silent since %s with %s running, the others go on", r.DP, in.clock(r.Last), metrics.Count(r.Running.V)),
 			"its scheduler no longer makes steps, and the requests that were sent to it are lost")
 		c.Since, c.Cause = r.Last, metrics.CauseSchedulerException
-		if p := primary(v); p != nil {
+		if p := primary(v); p != nil && slices.Contains(partEnds, p.Class) {
 			c.Cause, c.Log = p.Class, logPlace(v.Log.Path, p)
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: p.Line, Source: logSource("log", p.LineNo), At: p.At})
 		}
@@ -79,8 +80,8 @@ func silentRank(in *Input, v *metrics.Server, out *Output) bool {
 	return false
 }
 
-// fatal are the causes that end a scheduler, whatever its front does after.
-var fatal = []metrics.Cause{
+// partEnds are the causes that end a scheduler, whatever its front does after.
+var partEnds = []metrics.Cause{
 	metrics.CauseSchedulerException, metrics.CauseSchedulerWatchdog, metrics.CauseCUDAOOM, metrics.CauseKVPoolExhausted, metrics.CauseIllegalAccess,
 	metrics.CauseDeviceAssert, metrics.CauseNCCLTimeout, metrics.CauseNCCLError, metrics.CauseNativeCrash, metrics.CauseWorkerDied, metrics.CauseEngineDead,
 }
@@ -89,7 +90,7 @@ var fatal = []metrics.Cause{
 // Tokens that still flow disprove it, but for a data parallel rank of several.
 func deadPart(in *Input, v *metrics.Server, out *Output) {
 	p := primary(v)
-	if p == nil || !slices.Contains(fatal, p.Class) || in.now().Sub(p.At) < 20*time.Second {
+	if p == nil || !slices.Contains(partEnds, p.Class) || in.now().Sub(p.At) < 20*time.Second {
 		return
 	}
 	dp := strings.Contains(p.Rank, "DP")

@@ -9,11 +9,12 @@ import (
 )
 
 var serverHung = Detector{
-	ID:    "server-hung",
-	Means: "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
-	Needs: "the server's log, or /metrics",
-	When:  "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
-	Do:    "Collect stacks with py-spy, look for an Xid, then restart the server.",
+	ID:     "server-hung",
+	Means:  "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
+	Needs:  "the server's log, or /metrics",
+	When:   "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
+	Do:     "Collect stacks with py-spy, look for an Xid, then restart the server.",
+	Causes: []metrics.Cause{metrics.CauseServerHung, metrics.CauseGPULost},
 	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Servers {

@@ -11,13 +11,14 @@ import (
 )
 
 var startSlow = Detector{
-	ID:    "start-slow",
-	Means: "A start takes clearly longer than earlier ones, and still moves.",
-	Needs: "the server's log; earlier starts for comparison",
-	When:  "1.5 times the usual time until ready (30 minutes where no earlier start is known) with signs of progress in the last 10 minutes.",
-	Do:    "Look at the phase: weights come from a slow disk, graphs are captured for many sizes, kernels are compiled once.",
-	For:   10 * time.Second,
-	Clear: 5 * time.Second,
+	ID:     "start-slow",
+	Means:  "A start takes clearly longer than earlier ones, and still moves.",
+	Needs:  "the server's log; earlier starts for comparison",
+	When:   "1.5 times the usual time until ready (30 minutes where no earlier start is known) with signs of progress in the last 10 minutes.",
+	Do:     "Look at the phase: weights come from a slow disk, graphs are captured for many sizes, kernels are compiled once.",
+	Causes: []metrics.Cause{metrics.CauseLoadSlow},
+	For:    10 * time.Second,
+	Clear:  5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.State != metrics.ServerStarting || v.Started.IsZero() {

@@ -10,13 +10,14 @@ import (
 )
 
 var throughputFell = Detector{
-	ID:    "throughput-fell",
-	Means: "The server makes clearly fewer tokens than before with the same load. Something else became slow.",
-	Needs: "an hour of the server's log or /metrics",
-	When:  "Over the last 5 minutes 30 % below the half hour before at the same number of running requests and of tokens a request (both within 15 %), after the level had settled. Quiet where prefill took so much more.",
-	Do:    "Look at what changed then: clocks, temperature, graphs, accept length, another process on the GPUs.",
-	For:   60 * time.Second,
-	Clear: 3 * time.Minute,
+	ID:     "throughput-fell",
+	Means:  "The server makes clearly fewer tokens than before with the same load. Something else became slow.",
+	Needs:  "an hour of the server's log or /metrics",
+	When:   "Over the last 5 minutes 30 % below the half hour before at the same number of running requests and of tokens a request (both within 15 %), after the level had settled. Quiet where prefill took so much more.",
+	Do:     "Look at what changed then: clocks, temperature, graphs, accept length, another process on the GPUs.",
+	Causes: []metrics.Cause{metrics.CauseGPUThrottled},
+	For:    60 * time.Second,
+	Clear:  3 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.State != metrics.ServerServing {

@@ -59,13 +59,14 @@ var wrongServer = Detector{
 var forwarders = []string{"docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "gvproxy", "kube-proxy"}
 
 var logStale = Detector{
-	ID:    "log-stale",
-	Means: "The server works and its log stands still: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
-	Needs: "the log and a second source (/metrics or /v1/loads, or rows that land)",
-	When:  "No growth of the log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log.",
-	Do:    "Ask the server before calling it dead; restore the log's writer at the next start.",
-	For:   20 * time.Second,
-	Clear: 10 * time.Second,
+	ID:     "log-stale",
+	Means:  "The server works and its log stands still: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
+	Needs:  "the log and a second source (/metrics or /v1/loads, or rows that land)",
+	When:   "No growth of the log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log.",
+	Do:     "Ask the server before calling it dead; restore the log's writer at the next start.",
+	Causes: []metrics.Cause{metrics.CauseLogStopped},
+	For:    20 * time.Second,
+	Clear:  10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			wait := in.seconds("log_stale_s")
