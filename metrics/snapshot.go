@@ -262,12 +262,20 @@ type GenRate struct {
 	Settled Figure // median since Since; unknown while in the ramp
 	Spread  Figure // interquartile range / 2
 	Since   time.Time
-	// SettledRunning and SettledPerRequest are of that level: how many requests
-	// run, and tokens of each.
+	// The next are means over SettledOver, the last hour at most of that level:
+	// requests that run and wait, tokens in the pool, tokens a running request.
+	// Eight of ten half minutes lie between PerRequestLow and PerRequestHigh.
 	SettledRunning    Figure
+	SettledQueued     Figure
+	SettledTokens     Figure
 	SettledPerRequest Figure
-	Peak              Figure // highest of this start
-	PeakAt            time.Time
+	SettledOver       time.Duration
+
+	PerRequestLow, PerRequestHigh float64
+
+	PerFinished Figure // generated tokens of each request that finished in SettledOver
+	Peak        Figure // highest of this start
+	PeakAt      time.Time
 	// PeakRunning, PeakPerRequest say with how many requests, of which length, the peak came.
 	PeakRunning    Figure
 	PeakPerRequest Figure

@@ -29,7 +29,9 @@ func FactsOf(snap *metrics.Snapshot, s *metrics.Server, base launch.Launch) Fact
 		f.RowsLeft = metrics.Known(max(float64(job.Target.Rows)-job.Rows.V, 0), job.Rows.At, job.Rows.Every, job.Rows.Source)
 	}
 	for _, d := range snap.Datasets {
-		if d.Median.Known && d.MedianInTokens && !f.PerRow.Known {
+		// The median of the newest rows jumps, and is not their mean: it serves where
+		// no rate tells more.
+		if d.Median.Known && d.MedianInTokens && !f.PerRow.Known && !(job.PerMin.Known && job.PerMin.V > 0) {
 			f.PerRow = d.Median // datasets are ordered: the one that grows comes first
 		}
 	}
@@ -43,6 +45,9 @@ func FactsOf(snap *metrics.Snapshot, s *metrics.Server, base launch.Launch) Fact
 	f.Step, f.Running, f.Queued, f.PerRequest = s.Step, s.Running, s.Queued, s.PerRequest
 	f.Settled, f.Resolved = s.Gen.Settled, launch.Resolved(s)
 	f.Grown = s.Gen.Settled.Known && !s.Gen.Ramp
+	if f.Grown {
+		f.means(&s.Gen)
+	}
 	if s.HiCache.On && s.State != metrics.ServerDown {
 		f.Pinned = s.HiCache.HostGB
 		if f.Pinned.Known {
@@ -52,6 +57,28 @@ func FactsOf(snap *metrics.Snapshot, s *metrics.Server, base launch.Launch) Fact
 		}
 	}
 	return f
+}
+
+// leastUsed is the share of the pool from which it, and nothing else, is taken to
+// limit how many requests run.
+const leastUsed = 0.8
+
+// means replaces what the last line said by what the settled level says: requests
+// of one generation grow together, and any one line is a chance.
+func (f *Facts) means(g *metrics.GenRate) {
+	if g.PerFinished.Known {
+		f.PerRow = g.PerFinished
+	}
+	if !g.SettledPerRequest.Known {
+		return
+	}
+	f.Running, f.Queued = g.SettledRunning, g.SettledQueued.Or(f.Queued)
+	f.PerRequest, f.PerRequestOver = g.SettledPerRequest, g.SettledOver
+	f.PerRequestLow, f.PerRequestHigh = g.PerRequestLow, g.PerRequestHigh
+	used := g.SettledTokens.V / f.Capacity.V
+	if f.Capacity.Known && used > leastUsed && used <= 1 && f.Queued.Known && f.Queued.V >= 1 {
+		f.PoolUsed = metrics.Fixed(used, g.SettledTokens.At, g.SettledTokens.Source)
+	}
 }
 
 // Machine is what Problems of a launch needs to know of the node.

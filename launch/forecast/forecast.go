@@ -41,16 +41,26 @@ type Facts struct {
 	// when it ends, bytes.
 	Pinned metrics.Figure
 
-	Step       metrics.StepFit
-	Running    metrics.Figure
-	Queued     metrics.Figure
-	PerRequest metrics.Figure // tokens a running request
+	// Running, Queued and PerRequest (tokens a running request) are means over the
+	// last PerRequestOver of the settled level, and the last line's where that is 0.
+	// Most of the time tokens a request were between PerRequestLow and -High.
+	Step           metrics.StepFit
+	Running        metrics.Figure
+	Queued         metrics.Figure
+	PerRequest     metrics.Figure
+	PerRequestOver time.Duration
+
+	PerRequestLow, PerRequestHigh float64
+	// PoolUsed is the share of the pool that running requests fill while others
+	// wait for it: the last request that would fit never fits quite.
+	PoolUsed metrics.Figure
 	// Grown says that PerRequest is of grown requests: the start has settled, or
 	// an earlier one of the same work had.
 	Grown bool
 	// Settled is the present level of throughput, tok/s.
 	Settled metrics.Figure
-	// PerRow is generated tokens a row, for break-even.
+	// PerRow is generated tokens a row, for break-even: the mean of finished
+	// requests, else the median of the newest rows where no rate tells it.
 	PerRow metrics.Figure
 	// RowsPerMin is rows a minute now, RowsLeft the rows still wanted.
 	RowsPerMin metrics.Figure
@@ -95,6 +105,7 @@ type Forecast struct {
 // BreakEven weighs the gain of a restart against what it loses.
 type BreakEven struct {
 	Known       bool
+	PerRow      float64       // generated tokens a row with which it was reckoned
 	GainPerHour float64       // rows an hour, negative for a loss
 	LostLoading float64       // rows that do not land while the server loads
 	LostHalf    float64       // rows' worth of tokens of half-done requests

@@ -29,8 +29,9 @@ func Make(l launch.Launch, facts Facts, earlier []metrics.Start) Forecast {
 	f.Capacity = m.capacity()
 	f.Headroom = m.headroom()
 	f.HostNeed, f.HostFree = m.host(f.Capacity)
-	f.Fit = m.fit(f.Capacity)
-	f.GenTPS = m.speed(f.Fit)
+	var running float64
+	f.Fit, running = m.fit(f.Capacity)
+	f.GenTPS = m.speed(f.Fit, running)
 	f.Warnings = m.warnings(f)
 	f.BreakEven = m.breakEven(f.GenTPS)
 	if f.BreakEven.Known && f.Critical() {

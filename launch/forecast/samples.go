@@ -110,6 +110,8 @@ type sample struct {
 	settings
 	capacity, headroom, free, bytes float64
 	perReq, settled, running        float64
+	low, high                       float64       // between which perReq moves, NaN unknown
+	over                            time.Duration // over which perReq is the mean, 0 unknown
 	start                           metrics.Start // zero for the present one
 }
 
@@ -139,10 +141,13 @@ func samplesOf(f Facts, earlier []metrics.Start) (out []sample, auto string) {
 		p := sample{
 			name: "the running start", now: true, settings: settingsOf(f.Launch),
 			capacity: figure(f.Capacity), headroom: figure(f.Headroom), free: figure(f.FreeAtStart), bytes: figure(f.BytesPerTok),
-			perReq: nan, settled: figure(f.Settled), running: nan,
+			perReq: nan, settled: figure(f.Settled), running: nan, low: nan, high: nan,
 		}
 		if f.Grown {
 			p.perReq, p.running = figure(f.PerRequest), figure(f.Running)
+		}
+		if f.Grown && f.PerRequestOver > 0 {
+			p.low, p.high, p.over = f.PerRequestLow, f.PerRequestHigh, f.PerRequestOver
 		}
 		p.logged(f.KVDtype)
 		p.chosen(f)
@@ -163,7 +168,7 @@ func samplesOf(f Facts, earlier []metrics.Start) (out []sample, auto string) {
 		p := sample{
 			name: startName(s, f.ZoneSec), settings: read.of(s), start: s,
 			capacity: deref(s.Capacity), headroom: deref(s.HeadroomGB), free: deref(s.FreeAtStartGB), bytes: deref(s.BytesPerTok),
-			perReq: deref(s.PerRequest), settled: deref(s.Settled), running: deref(s.Running),
+			perReq: deref(s.PerRequest), settled: deref(s.Settled), running: deref(s.Running), low: nan, high: nan,
 		}
 		p.logged(s.KVDtype)
 		if p.model == "" {

@@ -9,29 +9,44 @@ import (
 	"github.com/runvigil/runvigil/metrics"
 )
 
-// lengthDoubt is how far the mean length of grown requests may be off.
+// lengthDoubt is how far the mean length of grown requests may be off at least.
 const lengthDoubt = 0.05
 
-// fit tells how many grown requests run at once. Young requests fit in any
-// number and say nothing.
-func (m *maker) fit(capacity Estimate) Estimate {
+// length is the range of tokens a grown request, and what it rests on.
+func (s sample) length() (low, high float64, basis string) {
+	low, high = s.perReq*(1-lengthDoubt), s.perReq*(1+lengthDoubt)
+	if s.over == 0 {
+		return low, high, fmt.Sprintf("%s: %s tokens a grown request", s.name, metrics.Count(s.perReq))
+	}
+	return min(low, s.low), max(high, s.high), fmt.Sprintf("%s: %s tokens a grown request, mean of the last %s (%s to %s)",
+		s.name, metrics.Count(s.perReq), metrics.Age(s.over), metrics.Count(s.low), metrics.Count(s.high))
+}
+
+// fit tells how many grown requests fit at once, and how many run at once on
+// average. Young requests fit in any number and say nothing.
+func (m *maker) fit(capacity Estimate) (e Estimate, running float64) {
 	if !capacity.Known {
-		return Estimate{Doubt: "the size of the KV pool is not known"}
+		return Estimate{Doubt: "the size of the KV pool is not known"}, nan
 	}
 	s, ok := m.find(func(s sample) bool { return known(s.perReq) && s.perReq > 0 })
 	if !ok {
-		return Estimate{Doubt: "too early to tell: requests have not grown to their full length yet, and no earlier start says how long they get"}
+		return Estimate{Doubt: "too early to tell: requests have not grown to their full length yet, and no earlier start says how long they get"}, nan
 	}
-	e := Estimate{
-		Known: true, V: math.Floor(capacity.V / s.perReq), Low: math.Floor(capacity.Low / (s.perReq * (1 + lengthDoubt))),
-		High:  math.Floor(capacity.High / (s.perReq * (1 - lengthDoubt))),
-		Basis: []string{fmt.Sprintf("%s: %s tokens a grown request", s.name, metrics.Count(s.perReq))},
+	low, high, basis := s.length()
+	e = Estimate{
+		Known: true, V: math.Floor(capacity.V / s.perReq), Low: math.Floor(capacity.Low / high), High: math.Floor(capacity.High / low),
+		Basis: []string{basis},
 	}
 	if !s.now {
 		e.Doubt = "the present requests may be longer or shorter than those of that start"
 		if s.start.Dataset != "" {
 			e.Doubt += " (" + s.start.Dataset + ")"
 		}
+	}
+	running = e.V
+	if used := m.facts.PoolUsed; s.now && used.Known {
+		running = capacity.V / s.perReq * used.V
+		e.Basis = append(e.Basis, fmt.Sprintf("they fill %.0f %% of the pool while others wait", 100*used.V))
 	}
 	most := m.to.maxRun
 	if !known(most) && len(m.samples) > 0 && m.samples[0].now && !known(m.samples[0].maxRun) {
@@ -41,7 +56,7 @@ func (m *maker) fit(capacity Estimate) Estimate {
 		e.V, e.Low, e.High = min(e.V, most), min(e.Low, most), most
 		e.Basis = append(e.Basis, fmt.Sprintf("the engine runs %g at most", most))
 	}
-	return e
+	return e, min(running, e.High)
 }
 
 // speedDoubt is the least relative range of a forecast of tok/s within the
@@ -65,9 +80,9 @@ func At(fit metrics.StepFit, running float64) Estimate {
 	return e
 }
 
-// speed tells settled tok/s: the step time at as many requests as fit, but no
-// more than the clients keep in flight.
-func (m *maker) speed(fit Estimate) Estimate {
+// speed tells settled tok/s: the step time at as many requests as run at once, but
+// no more than the clients keep in flight.
+func (m *maker) speed(fit Estimate, running float64) Estimate {
 	inFlight := figure(m.facts.Running) + figure(m.facts.Queued)
 	if !fit.Known {
 		return Estimate{Doubt: fit.Doubt}
@@ -82,7 +97,7 @@ func (m *maker) speed(fit Estimate) Estimate {
 	if step.N == 0 && m.facts.Step.N > 0 {
 		return Estimate{Doubt: fmt.Sprintf("the step time at tp %g was never measured", m.to.tp)}
 	}
-	n, low, high := fit.V, fit.Low, fit.High
+	n, low, high := running, fit.Low, fit.High
 	if known(inFlight) && inFlight > 0 {
 		n, low, high = min(n, inFlight), min(low, inFlight), min(high, inFlight)
 	}
@@ -93,9 +108,9 @@ func (m *maker) speed(fit Estimate) Estimate {
 	if from != "" {
 		e.Basis = append(e.Basis, from)
 	}
-	e.Basis = append(e.Basis, fmt.Sprintf("%g requests run at once", n))
-	if known(inFlight) && fit.V >= inFlight && inFlight > 0 {
-		e.Basis = append(e.Basis, fmt.Sprintf("the clients keep %g in flight, more would not come", inFlight))
+	e.Basis = append(e.Basis, requests(n)+" requests run at once")
+	if known(inFlight) && running >= inFlight && inFlight > 0 {
+		e.Basis = append(e.Basis, "the clients keep "+requests(inFlight)+" in flight, more would not come")
 	}
 	if a := At(step, max(low, 1)); a.Known {
 		e.Low = min(e.Low, a.Low)
@@ -107,6 +122,14 @@ func (m *maker) speed(fit Estimate) Estimate {
 		e.Doubt = "another KV type has another step time"
 	}
 	return e
+}
+
+// requests is a number of requests, which as a mean may be broken.
+func requests(n float64) string {
+	if n == math.Trunc(n) {
+		return metrics.Count(n)
+	}
+	return strconv.FormatFloat(n, 'f', 1, 64)
 }
 
 // earlierSteps fits the step time to the settled levels of earlier starts.
@@ -149,7 +172,7 @@ func (m *maker) breakEven(tps Estimate) BreakEven {
 		return b
 	}
 	perHour := now * 3600 / perRow
-	b.Known = true
+	b.Known, b.PerRow = true, perRow
 	b.GainPerHour = (tps.V - now) * 3600 / perRow
 	b.LostLoading = perHour * load / 3600
 	if r := figure(m.facts.Running); known(r) {
@@ -162,8 +185,8 @@ func (m *maker) breakEven(tps Estimate) BreakEven {
 	}
 	b.After = time.Duration(load*float64(time.Second)) + time.Duration(lost/b.GainPerHour*float64(time.Hour))
 	b.Worth = true
-	b.Why = fmt.Sprintf("%s rows are lost (%s while it loads, %s half done), then %s rows an hour more: even after %s",
-		metrics.Count(lost), metrics.Count(b.LostLoading), metrics.Count(b.LostHalf), metrics.Count(b.GainPerHour), metrics.Age(b.After))
+	b.Why = fmt.Sprintf("%s rows are lost (%s while it loads, %s half done), then %s rows an hour more (at %s tokens a row): even after %s",
+		metrics.Count(lost), metrics.Count(b.LostLoading), metrics.Count(b.LostHalf), metrics.Count(b.GainPerHour), metrics.Count(perRow), metrics.Age(b.After))
 	if b.RowsLeft >= 0 {
 		old := b.RowsLeft / perHour
 		next := load/3600 + (b.RowsLeft+b.LostHalf)/(perHour+b.GainPerHour)

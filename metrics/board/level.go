@@ -24,14 +24,36 @@ const (
 	seedUntil = 20
 	// halfPoints are needed in each half for a judgement.
 	halfPoints = 4
+	// meanSpan is over how much of the settled level its means go.
+	meanSpan = time.Hour
 )
 
 // point is one decode line that counts, summed over DP ranks. NaN is unknown.
 type point struct {
 	t       time.Time // on the local clock
 	running float64
+	queued  float64
 	perReq  float64
 	tps     float64
+}
+
+// sums are of the points of one hop whose tokens a request are known.
+type sums struct {
+	from                    time.Time
+	n                       float64
+	running, queued, tokens float64
+}
+
+// means are of the settled level. Requests of one generation grow together, so
+// that tokens a request are a sawtooth, of which one line shows any height.
+type means struct {
+	over    time.Duration // what they go over
+	running float64
+	queued  float64 // NaN unknown
+	tokens  float64 // live in the pool
+	perReq  float64 // tokens over running, each request at each moment alike
+	// low and high hold eight of ten hops' tokens a request.
+	low, high float64
 }
 
 // level follows throughput through peak, ramp and settled level. All its times
@@ -51,8 +73,7 @@ type level struct {
 	valued    int // for which values median and spread were reckoned
 	median    float64
 	spread    float64
-	running   float64 // medians of the newest settled window
-	perReq    float64
+	sums      []sums // of the settled level, meanSpan at most
 
 	peak point
 
@@ -82,6 +103,7 @@ func (l *level) add(p point) {
 	l.addStep(p)
 	if l.settled {
 		l.keep(p.tps)
+		l.sum(p)
 	}
 	if l.judged.IsZero() {
 		l.judged = p.t
@@ -98,7 +120,7 @@ func (l *level) restart() {
 	l.pts = l.pts[:0]
 	l.judged = time.Time{}
 	l.settled, l.since, l.failSince = false, time.Time{}, time.Time{}
-	l.vals = nil
+	l.vals, l.sums = nil, nil
 }
 
 func (l *level) trim(t time.Time) {
@@ -120,10 +142,11 @@ func (l *level) judge(t time.Time) {
 	case ok && !l.settled:
 		l.settled, l.since, l.failSince = true, t, time.Time{}
 		l.vals, l.stride, l.skip, l.valued = nil, 1, 0, 0
-		l.seed = l.seed[:0]
+		l.seed, l.sums = l.seed[:0], nil
 		for _, p := range l.pts {
 			if p.t.After(t.Add(-window / 2)) {
 				l.seed = append(l.seed, p.tps)
+				l.sum(p)
 			}
 		}
 	case ok:
@@ -133,8 +156,42 @@ func (l *level) judge(t time.Time) {
 	case l.settled && t.Sub(l.failSince) >= window/2:
 		// The two failing windows differ in at least one whole half, so that one
 		// burst, which every overlapping window sees, does not end the level.
-		l.settled, l.since, l.failSince, l.vals = false, time.Time{}, time.Time{}, nil
+		l.settled, l.since, l.failSince = false, time.Time{}, time.Time{}
+		l.vals, l.sums = nil, nil
 	}
+}
+
+// sum adds a point to the means.
+func (l *level) sum(p point) {
+	if math.IsNaN(p.perReq) || p.running <= 0 {
+		return
+	}
+	if n := len(l.sums); n == 0 || p.t.Sub(l.sums[n-1].from) >= hop {
+		for n > 0 && p.t.Sub(l.sums[0].from) > meanSpan {
+			l.sums, n = append(l.sums[:0], l.sums[1:]...), n-1
+		}
+		l.sums = append(l.sums, sums{from: p.t})
+	}
+	s := &l.sums[len(l.sums)-1]
+	s.n, s.running, s.queued, s.tokens = s.n+1, s.running+p.running, s.queued+p.queued, s.tokens+p.perReq*p.running
+}
+
+// means of the settled level; ok is false where it is not settled.
+func (l *level) means() (m means, ok bool) {
+	if !l.settled || len(l.sums) == 0 {
+		return means{}, false
+	}
+	var all sums
+	per := make([]float64, len(l.sums))
+	for i, s := range l.sums {
+		all.n, all.running, all.queued, all.tokens = all.n+s.n, all.running+s.running, all.queued+s.queued, all.tokens+s.tokens
+		per[i] = s.tokens / s.running
+	}
+	slices.Sort(per)
+	return means{
+		over: l.pts[len(l.pts)-1].t.Sub(l.sums[0].from), running: all.running / all.n, queued: all.queued / all.n, tokens: all.tokens / all.n,
+		perReq: all.tokens / all.running, low: quantile(per, 0.1), high: quantile(per, 0.9),
+	}, true
 }
 
 // value gives the settled level in tok/s and half of its interquartile range.
@@ -186,11 +243,7 @@ func (l *level) flatWindow(t time.Time) (ok, full bool) {
 	}
 	r0, r1 := median(run[0]), median(run[1])
 	p0, p1 := median(per[0]), median(per[1])
-	ok = near(r0, r1) && near(p0, p1)
-	if ok {
-		l.running, l.perReq = r1, p1
-	}
-	return ok, true
+	return near(r0, r1) && near(p0, p1), true
 }
 
 func near(a, b float64) bool {

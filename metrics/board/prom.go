@@ -76,7 +76,10 @@ func (p *promState) follow(at time.Time, gen prom.Num, v *prom.View) {
 	if !gen.OK || gen.V <= 0 || !v.Running.OK || v.Running.V <= 0 {
 		return
 	}
-	pt := point{t: at, running: v.Running.V, perReq: math.NaN(), tps: gen.V}
+	pt := point{t: at, running: v.Running.V, queued: math.NaN(), perReq: math.NaN(), tps: gen.V}
+	if v.Queued.OK {
+		pt.queued = v.Queued.V
+	}
 	if v.UsedTokens.OK {
 		pt.perReq = v.UsedTokens.V / v.Running.V
 	}

@@ -464,14 +464,17 @@ func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 		med, spread := lv.value()
 		g.Settled = metrics.Fixed(med, lv.judged, source)
 		g.Spread = metrics.Fixed(spread, lv.judged, source)
-		g.SettledRunning = metrics.Fixed(math.Round(lv.running), lv.judged, source)
-		if lv.perReq > 0 {
-			g.SettledPerRequest = metrics.Fixed(lv.perReq, lv.judged, source)
+	}
+	m, grown := lv.means()
+	if grown {
+		settledMeans(g, m, lv.judged, source)
+		if n, ok := sec.finishedSince(lv.judged.Add(-m.over)); ok && n >= finishesEnough {
+			g.PerFinished = metrics.Fixed(g.Settled.V*m.over.Seconds()/float64(n), lv.judged, sourceFinishes)
 		}
 	}
 	switch {
-	case lv.settled && out.Capacity.Known && lv.perReq > 0:
-		fit := out.Capacity.V / lv.perReq
+	case grown && out.Capacity.Known:
+		fit := out.Capacity.V / m.perReq
 		if out.MaxRunning.Known {
 			fit = min(fit, out.MaxRunning.V)
 		}
@@ -479,6 +482,19 @@ func (b *Board) fillFromLog(out *metrics.Server, s *serverState, sec *section) {
 	case g.Ramp:
 		out.FitTooEarly = true
 	}
+}
+
+// finishesEnough is from how many finished requests their mean length is told.
+const finishesEnough = 40
+
+func settledMeans(g *metrics.GenRate, m means, at time.Time, source string) {
+	g.SettledRunning = metrics.Fixed(m.running, at, source)
+	if !math.IsNaN(m.queued) {
+		g.SettledQueued = metrics.Fixed(m.queued, at, source)
+	}
+	g.SettledTokens = metrics.Fixed(m.tokens, at, source)
+	g.SettledPerRequest = metrics.Fixed(m.perReq, at, source)
+	g.PerRequestLow, g.PerRequestHigh, g.SettledOver = m.low, m.high, m.over
 }
 
 // phase tells where a start is, and how long starts took before.

@@ -204,10 +204,10 @@ func (b *Board) sectionStart(l *logState, i int, s *serverState) metrics.Start {
 		set(&out.Settled, med, true)
 		set(&out.Spread, spread, true)
 	}
-	set(&out.PerRequest, lv.perReq, lv.settled)
-	set(&out.Running, lv.running, lv.settled)
-	if lv.settled {
-		set(&out.Queued, sec.queued.V, sec.queued.Known)
+	if m, ok := lv.means(); ok {
+		set(&out.PerRequest, m.perReq, true)
+		set(&out.Running, m.running, true)
+		set(&out.Queued, m.queued, true)
 		set(&out.KVUsage, sec.usage.V, sec.usage.Known)
 	}
 	last := i == len(l.work.sections)-1

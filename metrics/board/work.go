@@ -473,7 +473,11 @@ func (w *work) sum(s *section, t time.Time, valid bool, r reading) {
 		return
 	}
 	was := s.level.settled
-	s.level.add(point{t: t, running: running, perReq: perReq, tps: tps})
+	waiting := math.NaN()
+	if r.queued.Known {
+		waiting = queued
+	}
+	s.level.add(point{t: t, running: running, queued: waiting, perReq: perReq, tps: tps})
 	if s.level.settled && !was {
 		med, _ := s.level.value()
 		w.board.event(metrics.Event{At: s.level.since, Kind: "settled", Text: fmt.Sprintf("settled at %s tok/s", metrics.Count(med)), Ref: w.path})
