@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -30,11 +31,15 @@ is acted on, and no command of the configuration is run.`,
 			if !(speed > 0 && speed <= 10_000) {
 				return usagef("--speed is %g; it must be above 0 and at most 10000", speed)
 			}
-			if err := needTerminal(o, "NODE"); err != nil {
+			start, err := parseStartAt(at)
+			if err != nil {
 				return err
 			}
-			from, err := replayStart(args[0], at)
+			from, err := replayStart(args[0], start)
 			if err != nil {
+				return err
+			}
+			if err := needTerminal(o, "NODE"); err != nil {
 				return err
 			}
 			r, file, err := openRecording(args[0])
@@ -53,37 +58,55 @@ is acted on, and no command of the configuration is run.`,
 }
 
 // replayStart turns --at into a moment of the recording, in the node's zone.
-func replayStart(path, at string) (time.Time, error) {
-	if at == "" {
+func replayStart(path string, at startAt) (time.Time, error) {
+	if at.isZero() {
 		return time.Time{}, nil
 	}
-	r, file, err := openRecording(path)
+	begin, end, zone, err := spanOf(path)
 	if err != nil {
 		return time.Time{}, err
 	}
+	t := at.after(begin, zone)
+	if t.Before(begin.Truncate(time.Minute)) || t.After(end) {
+		const layout = "2006-01-02 15:04:05"
+		return time.Time{}, usagef("--at %s is %s, which is not in %s: it holds %s to %s %s", at.text,
+			t.In(zone).Format(layout), path, begin.In(zone).Format(layout), end.In(zone).Format(layout), zone)
+	}
+	return t, nil
+}
+
+// spanOf gives the times of a recording's first and last frame, and its node's
+// zone.
+func spanOf(path string) (begin, end time.Time, zone *time.Location, err error) {
+	r, file, err := openRecording(path)
+	if err != nil {
+		return begin, end, nil, err
+	}
 	defer file.Close()
 	defer r.Close()
-	var begin time.Time
-	zone := time.Local
+	zone = time.Local
+	known := false
 	for {
 		f, err := r.Next()
-		if errors.Is(err, io.EOF) || errors.Is(err, recording.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return time.Time{}, err
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, recording.ErrTorn):
+			if begin.IsZero() {
+				return begin, end, nil, fmt.Errorf("%s: the recording holds no whole frame", path)
+			}
+			return begin, end, zone, nil
+		case err != nil:
+			return begin, end, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if begin.IsZero() {
 			begin = f.At
 		}
-		if f.Kind == metrics.KindSession {
+		end = f.At
+		if f.Kind == metrics.KindSession && !known {
 			if s, err := metrics.Decode[metrics.Session](f); err == nil {
-				zone = time.FixedZone(s.Zone, s.ZoneSec)
+				zone, known = time.FixedZone(s.Zone, s.ZoneSec), true
 			}
-			break
 		}
 	}
-	return atTime(at, begin, zone)
 }
 
 func replay(ctx context.Context, o *options, name string, r *recording.Reader, speed float64, from time.Time, again func() (*recording.Reader, io.Closer, error)) error {

@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,22 +62,65 @@ func TestReplayKeepsTime(t *testing.T) {
 	})
 }
 
-func TestAtTime(t *testing.T) {
+func TestStartAt(t *testing.T) {
 	cet := time.FixedZone("CET", 3600)
-	begin := time.Date(2026, 2, 24, 22, 0, 0, 0, cet)
+	begin := time.Date(2026, 2, 24, 22, 0, 20, 0, cet)
 	for in, want := range map[string]time.Time{
-		"":                     {},
 		"23:30":                time.Date(2026, 2, 24, 23, 30, 0, 0, cet),
+		"22:00":                time.Date(2026, 2, 24, 22, 0, 0, 0, cet),
+		"21:59:59":             time.Date(2026, 2, 25, 21, 59, 59, 0, cet),
 		"03:12":                time.Date(2026, 2, 25, 3, 12, 0, 0, cet),
 		"03:12:05":             time.Date(2026, 2, 25, 3, 12, 5, 0, cet),
 		"2026-02-26 01:00":     time.Date(2026, 2, 26, 1, 0, 0, 0, cet),
 		"2026-02-25T03:12:00Z": time.Date(2026, 2, 25, 3, 12, 0, 0, time.UTC),
 	} {
-		if got, err := atTime(in, begin, cet); err != nil || !got.Equal(want) {
-			t.Errorf("%q: %s, %v; want %s", in, got, err, want)
+		at, err := parseStartAt(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := at.after(begin, cet); !got.Equal(want) {
+			t.Errorf("%q: %s; want %s", in, got, want)
 		}
 	}
-	if _, err := atTime("noon", begin, cet); err == nil {
-		t.Error("noon was accepted")
+	if at, err := parseStartAt(""); err != nil || !at.isZero() {
+		t.Errorf("no --at: %+v, %v", at, err)
+	}
+}
+
+// A time that the recording does not hold is refused with what it holds, in the
+// node's zone, and so is what is no time; both before anything is drawn.
+func TestReplayAtOutside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "night.rv")
+	begin := time.Date(2026, 2, 24, 23, 50, 10, 0, time.UTC)
+	end, zone := begin.Add(2*time.Hour), time.FixedZone("CET", 3600)
+	var buf bytes.Buffer
+	w, err := recording.NewWriter(&buf)
+	for _, f := range []metrics.Frame{
+		{Kind: metrics.KindTick, At: begin},
+		metrics.JSONFrame(metrics.KindSession, "", begin, metrics.Session{Zone: "CET", ZoneSec: 3600}),
+		{Kind: metrics.KindTick, At: end},
+	} {
+		err = errors.Join(err, w.Write(f))
+	}
+	if err := errors.Join(err, w.Close(), os.WriteFile(path, buf.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const held = "night.rv: it holds 2026-02-25 00:50:10 to 2026-02-25 02:50:10 CET"
+	for at, want := range map[string]string{
+		"2020-01-01 03:12": held,
+		end.Add(time.Second).In(zone).Format(time.DateTime): held,
+		"03:12": held,
+		"noon":  "write 03:12",
+		"25:61": "write 03:12",
+	} {
+		code, _, said := runActing(t, "replay", path, "--at", at)
+		if code != 64 || !strings.Contains(said, want) {
+			t.Errorf("--at %s: exit %d, %q", at, code, said)
+		}
+	}
+	for _, at := range []string{begin.In(zone).Format("15:04"), end.In(zone).Format(time.DateTime)} {
+		if code, _, said := runActing(t, "replay", path, "--at", at); code != 3 || !strings.Contains(said, "needs a terminal") {
+			t.Errorf("--at %s: exit %d, %q", at, code, said)
+		}
 	}
 }

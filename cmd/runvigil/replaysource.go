@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -78,28 +79,45 @@ func openRecording(path string) (*recording.Reader, io.Closer, error) {
 	return r, file, nil
 }
 
-// atTime finds the moment that --at means: a time of day on the day on which
-// the recording begins (or the next, if it begins later), or a full time.
-func atTime(text string, begin time.Time, zone *time.Location) (time.Time, error) {
+// startAt is what --at means: a time of day, a time in the node's zone, or a full
+// time. The zero one is none.
+type startAt struct {
+	text   string
+	layout string
+}
+
+// dayTimes and fullTimes are the forms of --at.
+var (
+	dayTimes  = []string{"15:04:05", "15:04"}
+	fullTimes = []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04"}
+)
+
+func (s startAt) isZero() bool { return s.text == "" }
+
+// parseStartAt knows the form of --at; which moment it means, only a recording tells.
+func parseStartAt(text string) (startAt, error) {
 	if text == "" {
-		return time.Time{}, nil
+		return startAt{}, nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04"} {
-		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
-			return t, nil
+	for _, layout := range slices.Concat(fullTimes, dayTimes) {
+		if _, err := time.Parse(layout, text); err == nil {
+			return startAt{text, layout}, nil
 		}
 	}
-	for _, layout := range []string{"15:04:05", "15:04"} {
-		t, err := time.ParseInLocation(layout, text, zone)
-		if err != nil {
-			continue
-		}
-		b := begin.In(zone)
-		at := time.Date(b.Year(), b.Month(), b.Day(), t.Hour(), t.Minute(), t.Second(), 0, zone)
-		if at.Before(b) {
-			at = at.AddDate(0, 0, 1)
-		}
-		return at, nil
+	return startAt{}, usagef("--at %q is no time; write 03:12, 03:12:30 or \"2026-02-24 03:12\"", text)
+}
+
+// after gives the moment: a time of day on the day on which the recording begins,
+// or on the next where it is earlier than that minute.
+func (s startAt) after(begin time.Time, zone *time.Location) time.Time {
+	t, err := time.ParseInLocation(s.layout, s.text, zone)
+	if err != nil || !slices.Contains(dayTimes, s.layout) {
+		return t
 	}
-	return time.Time{}, usagef("--at %q is no time; write 03:12, 03:12:30 or 2026-02-24 03:12", text)
+	b := begin.In(zone)
+	at := time.Date(b.Year(), b.Month(), b.Day(), t.Hour(), t.Minute(), t.Second(), 0, zone)
+	if at.Before(begin.Truncate(time.Minute)) {
+		at = at.AddDate(0, 0, 1)
+	}
+	return at
 }
