@@ -77,12 +77,12 @@ func actKeys() []binding {
 			do: func(m *Model, _ string) tea.Cmd { return do(form(m), m) }}
 	}
 	reviewKey := func(name, key, short, help string, do func(v *reviewView, m *Model) tea.Cmd) binding {
-		return binding{name: name, keys: []string{key}, show: key, views: inReview, group: "Act", short: short, help: help,
+		return binding{name: name, keys: []string{key}, views: inReview, group: "Act", short: short, help: help,
 			when: func(m *Model) bool { return canAct(m) && (name == "confirm" || review(m).stops()) },
 			do:   func(m *Model, _ string) tea.Cmd { return do(review(m), m) }}
 	}
 	acts := func(name, key, short, help string, do func(m *Model) tea.Cmd) binding {
-		return binding{name: name, keys: []string{key}, show: key, group: "Act", short: short, help: help, when: canAct,
+		return binding{name: name, keys: []string{key}, group: "Act", short: short, help: help, when: canAct,
 			do: func(m *Model, _ string) tea.Cmd {
 				if why := m.unsure(); why != "" && name != "edit" {
 					return m.say(why)
@@ -108,14 +108,14 @@ func actKeys() []binding {
 		reviewKey("way-back", "b", "way back", "whether the node itself starts the old launch again if the new one fails", (*reviewView).wayBack),
 		reviewKey("override", "o", "", "give the reason for breaking a guard that allows it", (*reviewView).override),
 		acts("edit", "e", "edit & restart", "change flags, with a forecast, and restart", func(m *Model) tea.Cmd { return m.open(viewForm) }),
-		{name: "restart", keys: []string{"R"}, show: "R", group: "Act", help: "restart with the same flags; while one goes on: follow it", when: func(m *Model) bool { return canAct(m) || m.follow != nil },
+		{name: "restart", keys: []string{"R"}, group: "Act", help: "restart with the same flags; while one goes on: follow it", when: func(m *Model) bool { return canAct(m) || m.follow != nil },
 			do: func(m *Model, _ string) tea.Cmd { return m.restartSame() }},
 		acts("stop", "S", "", "stop the server", (*Model).stopServer),
 		acts("start-client", "C", "", "start the client", (*Model).startClient),
 		acts("last-good", "B", "", "go back to the last start that was good", (*Model).lastGood),
-		{name: "end-process", keys: []string{"X"}, show: "X", views: []string{viewProcs}, group: "Act", short: "end it", help: "end the selected process, by identity", when: canAct,
+		{name: "end-process", keys: []string{"X"}, views: []string{viewProcs}, group: "Act", short: "end it", help: "end the selected process, by identity", when: canAct,
 			do: func(m *Model, _ string) tea.Cmd { return m.endProcess() }},
-		{name: "take-start", keys: []string{"enter"}, show: "enter", views: []string{viewStarts}, group: "Act", short: "to the form", help: "put the flags of the selected start into the form", when: canAct,
+		{name: "take-start", keys: []string{"enter"}, views: []string{viewStarts}, group: "Act", short: "to the form", help: "put the flags of the selected start into the form", when: canAct,
 			do: func(m *Model, _ string) tea.Cmd { return m.takeStart() }},
 	}
 	return keys

@@ -38,7 +38,10 @@ func (msg pausedMsg) apply(*Model) tea.Cmd {
 	return nil
 }
 
+// pause begins a time in which nothing is typed.
 func (d *confirmDialog) pause() tea.Cmd {
+	d.quiet = false
+	d.seq++
 	seq := d.seq
 	return tea.Tick(grace, func(time.Time) tea.Msg { return pausedMsg{d, seq} })
 }
@@ -76,30 +79,47 @@ func (d *confirmDialog) draw(_ *Model, screen area) {
 	a.line(0, y+1, a.w(), append(yes, sp("esc", stAccent.bold()), sp(" no, leave it as it is", stText)))
 }
 
-func (d *confirmDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
+func (d *confirmDialog) keys() []dialogKey {
+	no := []string{"esc"}
+	if d.name == "" {
+		no = append(no, "n", "q")
+	}
+	return []dialogKey{
+		{no, "no, leave it as it is; n and q only where no name is asked for", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if !d.armed {
+				return nil
+			}
+			m.close(d)
+			return m.say("nothing was done")
+		}},
+		{[]string{"Y"}, "do it; where something that works is stopped, only behind the typed name of the node", func(m *Model, k tea.KeyPressMsg) tea.Cmd {
+			if !d.armed || !d.named() {
+				return d.typed(m, k)
+			}
+			if d.quiet && !k.IsRepeat {
+				m.close(d)
+				return d.yes(m)
+			}
+			return tea.Batch(m.say("that was too soon to be meant: Y once more"), d.pause())
+		}},
+		{[]string{"enter"}, "nothing: it says so", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if !d.armed {
+				return nil
+			}
+			return tea.Batch(m.say("enter says nothing here: Y does it, esc leaves it"), d.pause())
+		}},
+	}
+}
+
+// typed takes the node's name; each key begins the pause anew.
+func (d *confirmDialog) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd {
 	if !d.armed {
 		return nil
 	}
-	key := k.String()
-	if key == "esc" || key == "n" && d.name == "" || key == "q" && d.name == "" {
-		m.close(d)
-		return m.say("nothing was done")
-	}
-	var hint tea.Cmd
-	if key == "Y" && d.named() {
-		if d.quiet && !k.IsRepeat {
-			m.close(d)
-			return d.yes(m)
-		}
-		hint = m.say("that was too soon to be meant: Y once more")
-	} else if key == "enter" {
-		hint = m.say("enter says nothing here: Y does it, esc leaves it")
-	} else if d.name != "" && !k.IsRepeat {
+	if d.name != "" && !k.IsRepeat {
 		d.in.key(k)
 	}
-	d.seq++
-	d.quiet = false
-	return tea.Batch(hint, d.pause())
+	return d.pause()
 }
 
 func (d *confirmDialog) paste(m *Model, text string) tea.Cmd {

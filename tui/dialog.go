@@ -1,18 +1,89 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/runvigil/runvigil/launch/restart"
 )
 
 // A dialog lies above the screen and takes every key. Dialogs are a stack: the
 // last one opened is asked first.
 type dialog interface {
 	draw(m *Model, screen area)
-	key(m *Model, k tea.KeyPressMsg) tea.Cmd
+	keys() []dialogKey
+	// typed takes a key that is none of keys: text and the keys that edit it.
+	typed(m *Model, k tea.KeyPressMsg) tea.Cmd
 	paste(m *Model, text string) tea.Cmd
 	cursor() (x, y int, ok bool)
+}
+
+// A dialogKey is the one source for a key of a dialog: what it does, and its
+// line in docs/keys.md.
+type dialogKey struct {
+	keys []string // as Bubble Tea names them
+	help string
+	do   func(m *Model, k tea.KeyPressMsg) tea.Cmd
+}
+
+// dialogKeyPress hands a key to a dialog.
+func (m *Model) dialogKeyPress(d dialog, k tea.KeyPressMsg) tea.Cmd {
+	for _, b := range d.keys() {
+		if slices.Contains(b.keys, k.String()) {
+			return b.do(m, k)
+		}
+	}
+	return d.typed(m, k)
+}
+
+// dialogKinds are the dialogs by what they ask for, as docs/keys.md lists them.
+func dialogKinds() []struct {
+	what string
+	d    dialog
+} {
+	var clients clientDialog
+	for _, c := range clientChoices(restart.Restart) {
+		clients.choices = append(clients.choices, clientChoice{key: string(c[0]), client: c})
+	}
+	return []struct {
+		what string
+		d    dialog
+	}{
+		{"the help", &helpDialog{}},
+		{"a command (`:`)", &palette{}},
+		{"the newest row", &rowDialog{}},
+		{"one line of text, as for a search or a note", &lineDialog{}},
+		{"the search of the form", &findDialog{}},
+		{"the value of a flag", &valueDialog{}},
+		{"a span of time", &waitDialog{}},
+		{"what becomes of the client", &clients},
+		{"the last word before the node is touched", &confirmDialog{}},
+		{"a host key", &promptDialog{p: Prompt{Kind: PromptHostKey}}},
+		{"a password or code", &promptDialog{p: Prompt{Kind: PromptSecret}}},
+		{"the touch of a security key", &promptDialog{p: Prompt{Kind: PromptTouch}}},
+	}
+}
+
+// scrollKeys move a dialog's first line.
+func scrollKeys(top *int) []dialogKey {
+	by := func(n int) func(*Model, tea.KeyPressMsg) tea.Cmd {
+		return func(*Model, tea.KeyPressMsg) tea.Cmd { *top += n; return nil }
+	}
+	return []dialogKey{
+		{[]string{"j", "down"}, "down one line", by(1)},
+		{[]string{"k", "up"}, "up one line", by(-1)},
+		{[]string{"ctrl+d", "pgdown"}, "down ten lines", by(10)},
+		{[]string{"ctrl+u", "pgup"}, "up ten lines", by(-10)},
+		{[]string{"g", "home"}, "to the first line", func(*Model, tea.KeyPressMsg) tea.Cmd { *top = 0; return nil }},
+		{[]string{"G", "end"}, "to the last line", func(*Model, tea.KeyPressMsg) tea.Cmd { *top = 1 << 20; return nil }},
+	}
+}
+
+// closeKey closes a dialog.
+func closeKey(d dialog, help string, keys ...string) dialogKey {
+	return dialogKey{keys, help, func(m *Model, _ tea.KeyPressMsg) tea.Cmd { m.close(d); return nil }}
 }
 
 func (m *Model) dialog() dialog {
@@ -66,31 +137,32 @@ func (in *input) insert(s string) {
 	}
 }
 
-// key takes an editing key; ok is false for one that edits nothing.
-func (in *input) key(k tea.KeyPressMsg) (ok bool) {
-	switch k.String() {
-	case "left", "ctrl+b":
-		in.pos = max(in.pos-1, 0)
-	case "right", "ctrl+f":
-		in.pos = min(in.pos+1, len(in.runes))
-	case "home", "ctrl+a":
-		in.pos = 0
-	case "end", "ctrl+e":
-		in.pos = len(in.runes)
-	case "backspace", "ctrl+h":
+// An inputKey edits a line of text.
+type inputKey struct {
+	keys []string
+	help string
+	do   func(in *input)
+}
+
+var inputKeys = []inputKey{
+	{[]string{"left", "ctrl+b"}, "one letter to the left", func(in *input) { in.pos = max(in.pos-1, 0) }},
+	{[]string{"right", "ctrl+f"}, "one letter to the right", func(in *input) { in.pos = min(in.pos+1, len(in.runes)) }},
+	{[]string{"home", "ctrl+a"}, "to the beginning", func(in *input) { in.pos = 0 }},
+	{[]string{"end", "ctrl+e"}, "to the end", func(in *input) { in.pos = len(in.runes) }},
+	{[]string{"backspace", "ctrl+h"}, "delete the letter before", func(in *input) {
 		if in.pos > 0 {
 			in.runes = append(in.runes[:in.pos-1], in.runes[in.pos:]...)
 			in.pos--
 		}
-	case "delete":
+	}},
+	{[]string{"delete"}, "delete the letter here", func(in *input) {
 		if in.pos < len(in.runes) {
 			in.runes = append(in.runes[:in.pos], in.runes[in.pos+1:]...)
 		}
-	case "ctrl+u":
-		in.runes, in.pos = in.runes[in.pos:], 0
-	case "ctrl+k":
-		in.runes = in.runes[:in.pos]
-	case "ctrl+w":
+	}},
+	{[]string{"ctrl+u"}, "delete all before", func(in *input) { in.runes, in.pos = in.runes[in.pos:], 0 }},
+	{[]string{"ctrl+k"}, "delete all behind", func(in *input) { in.runes = in.runes[:in.pos] }},
+	{[]string{"ctrl+w"}, "delete the word before", func(in *input) {
 		i := in.pos
 		for i > 0 && in.runes[i-1] == ' ' {
 			i--
@@ -99,12 +171,21 @@ func (in *input) key(k tea.KeyPressMsg) (ok bool) {
 			i--
 		}
 		in.runes, in.pos = append(in.runes[:i], in.runes[in.pos:]...), i
-	default:
-		if k.Text == "" || k.Mod&^tea.ModShift != 0 {
-			return false
+	}},
+}
+
+// key takes an editing key or text; ok is false for a key that edits nothing.
+func (in *input) key(k tea.KeyPressMsg) (ok bool) {
+	for _, b := range inputKeys {
+		if slices.Contains(b.keys, k.String()) {
+			b.do(in)
+			return true
 		}
-		in.insert(k.Text)
 	}
+	if k.Text == "" || k.Mod&^tea.ModShift != 0 {
+		return false
+	}
+	in.insert(k.Text)
 	return true
 }
 

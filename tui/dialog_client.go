@@ -76,24 +76,22 @@ func (d *clientDialog) draw(_ *Model, screen area) {
 	drawLines(a, rows, 0)
 }
 
-func (d *clientDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	if k.String() == "esc" {
-		m.close(d)
-		return nil
-	}
+func (d *clientDialog) keys() []dialogKey {
+	out := []dialogKey{closeKey(d, "back to the review", "esc")}
 	for _, c := range d.choices {
-		if strings.ToLower(k.String()) != c.key {
-			continue
-		}
-		if c.refused != "" {
-			return m.say("refused: " + c.refused)
-		}
-		m.close(d)
-		d.v.choose(c.client)
-		return d.v.confirm(m)
+		out = append(out, dialogKey{[]string{c.key, strings.ToUpper(c.key)}, "the client: " + string(c.client), func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if c.refused != "" {
+				return m.say("refused: " + c.refused)
+			}
+			m.close(d)
+			d.v.choose(c.client)
+			return d.v.confirm(m)
+		}})
 	}
-	return nil
+	return out
 }
+
+func (d *clientDialog) typed(*Model, tea.KeyPressMsg) tea.Cmd { return nil }
 
 func (d *clientDialog) paste(*Model, string) tea.Cmd { return nil }
 

@@ -48,7 +48,7 @@ func (d *promptDialog) draw(_ *Model, screen area) {
 	if d.p.Fingerprint != "" {
 		h += 2
 	}
-	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
+	if d.types() {
 		h += 2
 	}
 	a := popup(screen, 76, h, clean(d.p.Title), stWarn)
@@ -84,40 +84,51 @@ func (d *promptDialog) answer(m *Model, text string, ok bool) tea.Cmd {
 	return nil
 }
 
-func (d *promptDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	key := k.String()
-	if !d.armed {
-		return nil
-	}
-	switch {
-	case key == "esc":
-		return d.answer(m, "", false)
-	case d.p.Kind == PromptHostKey:
-		switch key {
-		case "y":
-			return d.answer(m, "yes", true)
-		case "n":
-			return d.answer(m, "no", false)
+// keys are none before the question has been there for a moment.
+func (d *promptDialog) keys() []dialogKey {
+	says := func(answer func() string, ok bool) func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+		return func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if !d.armed {
+				return nil
+			}
+			return d.answer(m, answer(), ok)
 		}
-	case d.p.Kind == PromptTouch:
-	case key == "enter":
-		return d.answer(m, d.in.text(), true)
-	default:
+	}
+	word := func(s string) func() string { return func() string { return s } }
+	esc := dialogKey{[]string{"esc"}, "decline", says(word(""), false)}
+	switch d.p.Kind {
+	case PromptHostKey:
+		return []dialogKey{
+			{[]string{"y"}, "trust it and remember", says(word("yes"), true)},
+			{[]string{"n"}, "decline", says(word("no"), false)},
+			esc,
+		}
+	case PromptTouch:
+		return []dialogKey{esc}
+	}
+	return []dialogKey{{[]string{"enter"}, "answer", says(d.in.text, true)}, esc}
+}
+
+func (d *promptDialog) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd {
+	if d.armed && d.types() {
 		d.in.key(k)
 	}
 	return nil
 }
 
+// types tells that the answer is typed.
+func (d *promptDialog) types() bool { return d.p.Kind == PromptText || d.p.Kind == PromptSecret }
+
 // paste is taken where something is typed; a host key is never trusted by it.
 func (d *promptDialog) paste(_ *Model, text string) tea.Cmd {
-	if d.armed && (d.p.Kind == PromptText || d.p.Kind == PromptSecret) {
+	if d.armed && d.types() {
 		d.in.insert(text)
 	}
 	return nil
 }
 
 func (d *promptDialog) cursor() (x, y int, ok bool) {
-	if d.p.Kind == PromptText || d.p.Kind == PromptSecret {
+	if d.types() {
 		return d.in.cursor()
 	}
 	return 0, 0, false

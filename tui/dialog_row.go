@@ -205,27 +205,13 @@ func (d *rowDialog) draw(_ *Model, screen area) {
 	a.line(0, a.h()-1, a.w(), line{sp("j k", stAccent.bold()), sp(" scroll   ", stDim), sp("enter", stAccent.bold()), sp(" fold   ", stDim), sp("esc", stAccent.bold()), sp(" close", stDim)})
 }
 
-func (d *rowDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "esc", "q":
-		m.close(d)
-	case "enter":
-		d.open = !d.open
-	case "j", "down":
-		d.top++
-	case "k", "up":
-		d.top--
-	case "ctrl+d", "pgdown":
-		d.top += 10
-	case "ctrl+u", "pgup":
-		d.top -= 10
-	case "g", "home":
-		d.top = 0
-	case "G", "end":
-		d.top = 1 << 20
-	}
-	return nil
+func (d *rowDialog) keys() []dialogKey {
+	return append(scrollKeys(&d.top),
+		dialogKey{[]string{"enter"}, "fold or unfold long fields", func(*Model, tea.KeyPressMsg) tea.Cmd { d.open = !d.open; return nil }},
+		closeKey(d, "close", "esc", "q"))
 }
+
+func (d *rowDialog) typed(*Model, tea.KeyPressMsg) tea.Cmd { return nil }
 
 func (d *rowDialog) paste(*Model, string) tea.Cmd { return nil }
 

@@ -79,22 +79,20 @@ func (d *waitDialog) draw(_ *Model, screen area) {
 	a.line(0, 2, a.w(), append(enter, sp("esc", stAccent.bold()), sp(" leave it", stDim)))
 }
 
-func (d *waitDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "esc":
-		m.close(d)
-	case "enter":
-		wait, bad := d.value()
-		if bad != "" {
+func (d *waitDialog) keys() []dialogKey {
+	return []dialogKey{
+		closeKey(d, "leave it", "esc"),
+		{[]string{"enter"}, "take it", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if wait, bad := d.value(); bad == "" {
+				m.close(d)
+				d.take(wait)
+			}
 			return nil
-		}
-		m.close(d)
-		d.take(wait)
-	default:
-		d.in.key(k)
+		}},
 	}
-	return nil
 }
+
+func (d *waitDialog) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd { d.in.key(k); return nil }
 
 func (d *waitDialog) paste(_ *Model, text string) tea.Cmd { d.in.insert(text); return nil }
 

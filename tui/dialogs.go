@@ -27,18 +27,17 @@ func (d *lineDialog) draw(_ *Model, screen area) {
 	a.line(0, 2, a.w(), line{sp("enter", stAccent.bold()), sp(" done   ", stDim), sp("esc", stAccent.bold()), sp(" leave it", stDim)})
 }
 
-func (d *lineDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "esc":
-		m.close(d)
-	case "enter":
-		m.close(d)
-		return d.done(m, d.in.text())
-	default:
-		d.in.key(k)
+func (d *lineDialog) keys() []dialogKey {
+	return []dialogKey{
+		closeKey(d, "leave it", "esc"),
+		{[]string{"enter"}, "done", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			m.close(d)
+			return d.done(m, d.in.text())
+		}},
 	}
-	return nil
 }
+
+func (d *lineDialog) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd { d.in.key(k); return nil }
 
 func (d *lineDialog) paste(_ *Model, text string) tea.Cmd { d.in.insert(text); return nil }
 
@@ -190,43 +189,51 @@ func (d *palette) complete(m *Model, found []binding) {
 	}
 }
 
-func (d *palette) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	found := d.matches(m)
-	switch k.String() {
-	case "esc":
-		m.close(d)
-	case "down", "ctrl+n":
-		if _, args, ok := d.args(m); ok && !d.picked && len(args) > 0 {
-			d.picked, d.sel = true, 0
-			return nil
-		}
-		d.sel++
-	case "up", "ctrl+p":
-		d.sel--
-	case "tab":
-		d.complete(m, found)
-	case "enter":
-		m.close(d)
-		word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")
-		if _, args, ok := d.args(m); ok && d.picked && d.sel < len(args) {
-			arg = args[d.sel]
-		}
-		if word == "" && d.sel == 0 {
-			return nil // nothing was typed and nothing chosen
-		}
-		for _, b := range found {
-			if b.name == word {
-				return b.do(m, strings.TrimSpace(arg))
+func (d *palette) keys() []dialogKey {
+	return []dialogKey{
+		closeKey(d, "leave it", "esc"),
+		{[]string{"down", "ctrl+n"}, "the next command or value", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if _, args, ok := d.args(m); ok && !d.picked && len(args) > 0 {
+				d.picked, d.sel = true, 0
+				return nil
 			}
-		}
-		if d.sel < len(found) {
-			return found[d.sel].do(m, strings.TrimSpace(arg))
-		}
-		return m.say("no command " + word)
-	default:
-		d.in.key(k)
-		d.sel, d.picked = 0, false
+			d.sel++
+			return nil
+		}},
+		{[]string{"up", "ctrl+p"}, "the command or value before", func(*Model, tea.KeyPressMsg) tea.Cmd { d.sel--; return nil }},
+		{[]string{"tab"}, "complete the name or the value", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			d.complete(m, d.matches(m))
+			return nil
+		}},
+		{[]string{"enter"}, "run the command", func(m *Model, _ tea.KeyPressMsg) tea.Cmd { return d.run(m) }},
 	}
+}
+
+// run runs what was typed, or what is chosen in the list.
+func (d *palette) run(m *Model) tea.Cmd {
+	found := d.matches(m)
+	m.close(d)
+	word, arg, _ := strings.Cut(strings.TrimSpace(d.in.text()), " ")
+	if _, args, ok := d.args(m); ok && d.picked && d.sel < len(args) {
+		arg = args[d.sel]
+	}
+	if word == "" && d.sel == 0 {
+		return nil // nothing was typed and nothing chosen
+	}
+	for _, b := range found {
+		if b.name == word {
+			return b.do(m, strings.TrimSpace(arg))
+		}
+	}
+	if d.sel < len(found) {
+		return found[d.sel].do(m, strings.TrimSpace(arg))
+	}
+	return m.say("no command " + word)
+}
+
+func (d *palette) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd {
+	d.in.key(k)
+	d.sel, d.picked = 0, false
 	return nil
 }
 
@@ -240,7 +247,7 @@ type helpDialog struct{ top int }
 // helpLines are the bindings of a view, group by group, in w cells: where they
 // are few, a group and a key have lines of their own.
 func helpLines(m *Model, w int) []line {
-	label, name := 8, 11
+	label, name := 8, 12
 	switch {
 	case w < 34:
 		label, name = 0, 0
@@ -299,25 +306,11 @@ func (d *helpDialog) draw(m *Model, screen area) {
 	}
 }
 
-func (d *helpDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "j", "down":
-		d.top++
-	case "k", "up":
-		d.top--
-	case "ctrl+d", "pgdown":
-		d.top += 10
-	case "ctrl+u", "pgup":
-		d.top -= 10
-	case "g", "home":
-		d.top = 0
-	case "G", "end":
-		d.top = 1 << 20
-	case "esc", "q", "?", "enter":
-		m.close(d)
-	}
-	return nil
+func (d *helpDialog) keys() []dialogKey {
+	return append(scrollKeys(&d.top), closeKey(d, "close", "esc", "q", "?", "enter"))
 }
+
+func (d *helpDialog) typed(*Model, tea.KeyPressMsg) tea.Cmd { return nil }
 
 func (d *helpDialog) paste(*Model, string) tea.Cmd { return nil }
 

@@ -30,16 +30,16 @@ func canReconnect(m *Model) bool {
 func doKeys() []binding {
 	findings := []string{viewOverview, viewFindings}
 	return []binding{
-		{name: "acknowledge", keys: []string{"a"}, show: "a", views: findings, group: "Do", help: "acknowledge the selected finding: it stays in sight, quietly", when: hasActions,
+		{name: "acknowledge", keys: []string{"a"}, views: findings, group: "Do", help: "acknowledge the selected finding: it stays in sight, quietly", when: hasActions,
 			do: func(m *Model, _ string) tea.Cmd { return m.ack("ack", time.Time{}) }},
-		{name: "snooze", keys: []string{"A"}, show: "A", views: findings, group: "Do", help: "quiet the selected finding for an hour", when: hasActions,
+		{name: "snooze", keys: []string{"A"}, views: findings, group: "Do", help: "quiet the selected finding for an hour", when: hasActions,
 			do: func(m *Model, _ string) tea.Cmd {
 				if m.live == nil {
 					return nil
 				}
 				return m.ack("snooze", m.live.At.Add(snoozeFor))
 			}},
-		{name: "note", keys: []string{"m"}, show: "m", group: "Do", help: "write a note onto the timeline", arg: "TEXT", when: hasActions,
+		{name: "note", keys: []string{"m"}, group: "Do", help: "write a note onto the timeline", arg: "TEXT", when: hasActions,
 			do: func(m *Model, arg string) tea.Cmd {
 				if arg != "" {
 					return m.note(arg)
@@ -47,22 +47,22 @@ func doKeys() []binding {
 				m.ask(newLineDialog("note", "what should be remembered of this moment", "", (*Model).note))
 				return nil
 			}},
-		{name: "target", keys: []string{"T"}, show: "T", views: []string{viewOverview, viewRows}, group: "Do", help: "how many rows are wanted: of the selected dataset, else of the job", arg: "ROWS", when: hasActions,
+		{name: "target", keys: []string{"T"}, views: []string{viewOverview, viewRows}, group: "Do", help: "how many rows are wanted: of the selected dataset, else of the job", arg: "ROWS", when: hasActions,
 			do: func(m *Model, arg string) tea.Cmd { return m.target(arg) }},
-		{name: "shell", keys: []string{"s"}, show: "s", group: "Do", short: "shell", help: "a shell on the node over the same connection; its end comes back here",
+		{name: "shell", keys: []string{"s"}, group: "Do", short: "shell", help: "a shell on the node over the same connection; its end comes back here",
 			when: func(m *Model) bool { return isLive(m) && !m.opt.ReadOnly }, do: func(m *Model, _ string) tea.Cmd { return m.shell() }},
-		{name: "reconnect", keys: []string{"r"}, show: "r", group: "Do", short: "reconnect", help: "try the connection again where it waits for a person",
+		{name: "reconnect", keys: []string{"r"}, group: "Do", short: "reconnect", help: "try the connection again where it waits for a person",
 			when: canReconnect, do: func(m *Model, _ string) tea.Cmd {
 				act := m.opt.Actions.(Reconnecter)
 				return m.call(func(ctx context.Context) tea.Msg { return sayMsg("connecting again", act.Reconnect(ctx)) })
 			}},
-		{name: "copy", keys: []string{"y"}, show: "y", group: "Do", short: "copy", help: "copy what is in focus as text",
+		{name: "copy", keys: []string{"y"}, group: "Do", short: "copy", help: "copy what is in focus as text",
 			do: func(m *Model, _ string) tea.Cmd { return m.copy() }},
 		{name: "save", show: ":save", group: "Do", arg: "PATH", help: "write what is in focus to a new file of this machine; a bare name lies among the copies", when: hasActions,
 			do: func(m *Model, arg string) tea.Cmd { return m.save(arg) }},
-		{name: "command", keys: []string{":"}, show: ":", group: "Do", short: "command", help: "run any command by its name; tab completes",
+		{name: "command", keys: []string{":"}, group: "Do", short: "command", help: "run any command by its name; tab completes",
 			do: func(m *Model, _ string) tea.Cmd { m.ask(&palette{}); return nil }},
-		{name: "help", keys: []string{"?"}, show: "?", group: "Screen", short: "help", help: "the keys that work here",
+		{name: "help", keys: []string{"?"}, group: "Screen", short: "help", help: "the keys that work here",
 			do: func(m *Model, _ string) tea.Cmd { m.ask(&helpDialog{}); return nil }},
 	}
 }

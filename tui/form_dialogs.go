@@ -32,25 +32,29 @@ func (d *findDialog) draw(m *Model, screen area) {
 	a.cut(w+2, 0, 12, fmt.Sprintf("%d found", countRows(d.v.rows)), stDim)
 }
 
-func (d *findDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "esc":
-		d.v.query = ""
-		m.close(d)
-	case "enter":
-		m.close(d)
-	case "down", "ctrl+n":
-		return d.v.move(m, moveDown)
-	case "up", "ctrl+p":
-		return d.v.move(m, moveUp)
-	default:
-		if d.in.key(k) {
-			d.search(m)
-		}
-		return nil
+func (d *findDialog) keys() []dialogKey {
+	ends := func(help, key string) dialogKey {
+		return dialogKey{[]string{key}, help, func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			if key == "esc" {
+				d.v.query = ""
+			}
+			m.close(d)
+			d.v.refresh(m)
+			d.v.skip(1)
+			return nil
+		}}
 	}
-	d.v.refresh(m)
-	d.v.skip(1)
+	return []dialogKey{
+		ends("leave the search", "esc"), ends("keep what was found", "enter"),
+		{[]string{"down", "ctrl+n"}, "the next flag", func(m *Model, _ tea.KeyPressMsg) tea.Cmd { return d.v.move(m, moveDown) }},
+		{[]string{"up", "ctrl+p"}, "the flag before", func(m *Model, _ tea.KeyPressMsg) tea.Cmd { return d.v.move(m, moveUp) }},
+	}
+}
+
+func (d *findDialog) typed(m *Model, k tea.KeyPressMsg) tea.Cmd {
+	if d.in.key(k) {
+		d.search(m)
+	}
 	return nil
 }
 
@@ -176,35 +180,38 @@ func (d *valueDialog) draw(m *Model, screen area) {
 	a.line(0, a.h()-1, a.w(), line{sp("enter", stAccent.bold()), sp(" take it   ", stDim), sp("esc", stAccent.bold()), sp(" leave it as it was", stDim)})
 }
 
-func (d *valueDialog) key(m *Model, k tea.KeyPressMsg) tea.Cmd {
-	switch k.String() {
-	case "esc":
-		m.close(d)
-	case "enter":
-		d.try(m)
-		if d.bad != "" {
+func (d *valueDialog) keys() []dialogKey {
+	choose := func(by int) func(*Model, tea.KeyPressMsg) tea.Cmd {
+		return func(*Model, tea.KeyPressMsg) tea.Cmd {
+			choices := d.r.flag.Choices
+			n := len(choices)
+			if n == 0 {
+				return nil
+			}
+			i := slices.Index(choices, d.in.text())
+			if i < 0 && by < 0 {
+				i = 0 // the last one comes before the first
+			}
+			d.in.set(choices[(i+by+n)%n])
 			return nil
 		}
-		m.close(d)
-		return d.v.do(m, d.edit())
-	case "tab", "shift+tab":
-		choices := d.r.flag.Choices
-		if n := len(choices); n > 0 {
-			i := slices.Index(choices, d.in.text())
-			if k.String() == "tab" {
-				i++
-			} else if i < 0 {
-				i = n - 1
-			} else {
-				i += n - 1
-			}
-			d.in.set(choices[i%n])
-		}
-	default:
-		d.in.key(k)
 	}
-	return nil
+	return []dialogKey{
+		closeKey(d, "leave it as it was", "esc"),
+		{[]string{"enter"}, "take it", func(m *Model, _ tea.KeyPressMsg) tea.Cmd {
+			d.try(m)
+			if d.bad != "" {
+				return nil
+			}
+			m.close(d)
+			return d.v.do(m, d.edit())
+		}},
+		{[]string{"tab"}, "the next choice, where there are some", choose(1)},
+		{[]string{"shift+tab"}, "the choice before", choose(-1)},
+	}
 }
+
+func (d *valueDialog) typed(_ *Model, k tea.KeyPressMsg) tea.Cmd { d.in.key(k); return nil }
 
 func (d *valueDialog) paste(_ *Model, text string) tea.Cmd { d.in.insert(text); return nil }
 

@@ -17,7 +17,7 @@ import (
 type binding struct {
 	name  string   // of the command, for the palette
 	keys  []string // as Bubble Tea names them
-	show  string   // as a person reads them
+	show  string   // as a person reads them; of a binding without keys: what leads to it
 	views []string // where it works; empty: everywhere
 	group string
 	short string                // hint in the footer, "" for none
@@ -73,10 +73,31 @@ func allBindings() []binding {
 		}
 		for i := range bindingsAll {
 			b := &bindingsAll[i]
+			if len(b.keys) > 0 {
+				b.show = keyNames(b.keys)
+			}
 			b.bound = key.NewBinding(key.WithKeys(b.keys...), key.WithHelp(b.show, b.help))
 		}
 	})
 	return bindingsAll
+}
+
+// keyNames are keys as a person reads them.
+func keyNames(keys []string) string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = keyName(k)
+	}
+	return strings.Join(names, " ")
+}
+
+var keySigns = map[string]string{"up": "↑", "down": "↓", "left": "←", "right": "→", "pgdown": "pgdn"}
+
+func keyName(key string) string {
+	if sign, ok := keySigns[key]; ok {
+		return sign
+	}
+	return strings.ReplaceAll(key, "ctrl+", "ctrl-")
 }
 
 func (m *Model) usable(b *binding, view string) bool {
@@ -109,7 +130,7 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Batch(m.key(tea.KeyPressMsg{Code: tea.KeyEscape}), m.key(k))
 	}
 	if d := m.dialog(); d != nil {
-		return d.key(m, k)
+		return m.dialogKeyPress(d, k)
 	}
 	m.toast = ""
 	if b := m.bindingFor(k.String()); b != nil {
@@ -158,7 +179,7 @@ func overviewKeys() []binding {
 	for i, p := range []Pane{PaneRows, PaneGen, PaneReq, PaneGPU, PaneFind} {
 		key := string(rune('1' + i))
 		out = append(out, binding{
-			name: "pane-" + key, keys: []string{key}, show: key, views: []string{viewOverview}, group: "Look",
+			name: "pane-" + key, keys: []string{key}, views: []string{viewOverview}, group: "Look",
 			help: "focus the pane " + paneTitles[p], do: func(m *Model, _ string) tea.Cmd {
 				if m.layout.Rect[p].Empty() {
 					return m.open(zoomTo[p]) // there is no room for the pane, but for its view
@@ -169,11 +190,11 @@ func overviewKeys() []binding {
 		})
 	}
 	return append(out,
-		binding{name: "next-pane", keys: []string{"tab"}, show: "tab", views: []string{viewOverview}, group: "Look", help: "focus the next pane",
+		binding{name: "next-pane", keys: []string{"tab"}, views: []string{viewOverview}, group: "Look", help: "focus the next pane",
 			do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(1); return nil }},
-		binding{name: "previous-pane", keys: []string{"shift+tab"}, show: "shift+tab", views: []string{viewOverview}, group: "Look", help: "focus the pane before",
+		binding{name: "previous-pane", keys: []string{"shift+tab"}, views: []string{viewOverview}, group: "Look", help: "focus the pane before",
 			do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(-1); return nil }},
-		binding{name: "zoom", keys: []string{"enter"}, show: "enter", views: []string{viewOverview}, group: "Look", short: "zoom", help: "open the focused pane as a view",
+		binding{name: "zoom", keys: []string{"enter"}, views: []string{viewOverview}, group: "Look", short: "zoom", help: "open the focused pane as a view",
 			do: func(m *Model, _ string) tea.Cmd { return m.zoom() }},
 	)
 }
@@ -209,29 +230,29 @@ var zoomTo = map[Pane]string{
 func (m *Model) zoom() tea.Cmd { return m.open(zoomTo[m.focus]) }
 
 func opens(name, key, group, short, help string) binding {
-	return binding{name: name, keys: []string{key}, show: key, group: group, short: short, help: help,
+	return binding{name: name, keys: []string{key}, group: group, short: short, help: help,
 		when: func(m *Model) bool { return m.topName() != name }, do: func(m *Model, _ string) tea.Cmd { return m.open(name) }}
 }
 
 func moveKeys() []binding {
-	move := func(name, show, help string, d motion, keys ...string) binding {
-		return binding{name: name, keys: keys, show: show, group: "Move", help: help, when: canMove, do: func(m *Model, _ string) tea.Cmd { return m.move(d) }}
+	move := func(name, help string, d motion, keys ...string) binding {
+		return binding{name: name, keys: keys, group: "Move", help: help, when: canMove, do: func(m *Model, _ string) tea.Cmd { return m.move(d) }}
 	}
 	wide := []string{viewLogs}
-	left := move("left", "h ←", "to the left, where lines are longer than the screen", moveLeft, "left", "h")
-	right := move("right", "l →", "to the right, where lines are longer than the screen", moveRight, "right", "l")
+	left := move("left", "to the left, where lines are longer than the screen", moveLeft, "h", "left")
+	right := move("right", "to the right, where lines are longer than the screen", moveRight, "l", "right")
 	left.views, right.views = wide, wide
 	overview := []string{viewOverview}
-	paneLeft := binding{name: "pane-left", keys: []string{"left", "h"}, show: "h ←", views: overview, group: "Move", help: "focus the pane before", do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(-1); return nil }}
-	paneRight := binding{name: "pane-right", keys: []string{"right"}, show: "→", views: overview, group: "Move", help: "focus the next pane", do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(1); return nil }}
+	paneLeft := binding{name: "pane-left", keys: []string{"h", "left"}, views: overview, group: "Move", help: "focus the pane before", do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(-1); return nil }}
+	paneRight := binding{name: "pane-right", keys: []string{"right"}, views: overview, group: "Move", help: "focus the next pane", do: func(m *Model, _ string) tea.Cmd { m.cycleFocus(1); return nil }}
 	return []binding{
 		left, right, paneLeft, paneRight,
-		move("up", "k ↑", "up one entry or line", moveUp, "k", "up"),
-		move("down", "j ↓", "down one entry or line", moveDown, "j", "down"),
-		move("page-up", "ctrl-u", "up half a page", movePageUp, "ctrl+u", "pgup"),
-		move("page-down", "ctrl-d", "down half a page", movePageDown, "ctrl+d", "pgdown"),
-		move("top", "g", "to the first entry or line", moveTop, "g", "home"),
-		move("bottom", "G", "to the last entry or line; a log follows from there", moveBottom, "G", "end"),
+		move("up", "up one entry or line", moveUp, "k", "up"),
+		move("down", "down one entry or line", moveDown, "j", "down"),
+		move("page-up", "up half a page", movePageUp, "ctrl+u", "pgup"),
+		move("page-down", "down half a page", movePageDown, "ctrl+d", "pgdown"),
+		move("top", "to the first entry or line", moveTop, "g", "home"),
+		move("bottom", "to the last entry or line; a log follows from there", moveBottom, "G", "end"),
 	}
 }
 
@@ -277,18 +298,18 @@ func hasGraphs(m *Model) bool {
 
 func timeKeys() []binding {
 	return []binding{
-		{name: "shorter", keys: []string{"["}, show: "[", group: "Time", help: "shorter time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = max(m.span-1, 0); return nil }},
-		{name: "longer", keys: []string{"]"}, show: "]", group: "Time", help: "longer time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = min(m.span+1, len(ranges)-1); return nil }},
+		{name: "shorter", keys: []string{"["}, group: "Time", help: "shorter time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = max(m.span-1, 0); return nil }},
+		{name: "longer", keys: []string{"]"}, group: "Time", help: "longer time in all graphs", when: hasGraphs, do: func(m *Model, _ string) tea.Cmd { m.span = min(m.span+1, len(ranges)-1); return nil }},
 		{name: "range", show: "[ ]", group: "Time", short: "range", arg: "1m|10m|1h|6h|24h|72h", args: func(*Model) []string { return rangeNames() }, help: "choose the time in all graphs", when: hasGraphs, do: func(m *Model, arg string) tea.Cmd { return m.setRange(arg) }},
 		{name: "history", show: ", .", group: "Time", short: "history", arg: "HH:MM", help: "show everything as it was at a time", do: func(m *Model, arg string) tea.Cmd { return m.setTime(arg) }},
-		{name: "earlier", keys: []string{","}, show: ",", group: "Time", help: "back in time by a sixth of the range, all panes together", do: func(m *Model, _ string) tea.Cmd { m.walk(-1); return nil }},
-		{name: "later", keys: []string{"."}, show: ".", group: "Time", help: "forward in time", do: func(m *Model, _ string) tea.Cmd { m.walk(1); return nil }},
-		{name: "now", keys: []string{"0"}, show: "0", group: "Time", short: "now", help: "back to now", when: func(m *Model) bool { return !m.at.IsZero() || m.paused }, do: func(m *Model, _ string) tea.Cmd {
+		{name: "earlier", keys: []string{","}, group: "Time", help: "back in time by a sixth of the range, all panes together", do: func(m *Model, _ string) tea.Cmd { m.walk(-1); return nil }},
+		{name: "later", keys: []string{"."}, group: "Time", help: "forward in time", do: func(m *Model, _ string) tea.Cmd { m.walk(1); return nil }},
+		{name: "now", keys: []string{"0"}, group: "Time", short: "now", help: "back to now", when: func(m *Model) bool { return !m.at.IsZero() || m.paused }, do: func(m *Model, _ string) tea.Cmd {
 			m.at, m.paused = time.Time{}, false
 			m.show()
 			return nil
 		}},
-		{name: "pause", keys: []string{"space"}, show: "space", group: "Time", help: "hold the screen still; data goes on", do: func(m *Model, _ string) tea.Cmd {
+		{name: "pause", keys: []string{"space"}, group: "Time", help: "hold the screen still; data goes on", do: func(m *Model, _ string) tea.Cmd {
 			m.paused = !m.paused
 			m.show()
 			return nil
@@ -386,7 +407,7 @@ func clockBefore(s *metrics.Snapshot, text string) (time.Time, bool) {
 
 func screenKeys() []binding {
 	return []binding{
-		{name: "back", keys: []string{"esc"}, show: "esc", group: "Screen", help: "back to what is below",
+		{name: "back", keys: []string{"esc"}, group: "Screen", help: "back to what is below",
 			when: func(m *Model) bool { return len(m.stack) > 0 || !m.at.IsZero() },
 			do: func(m *Model, _ string) tea.Cmd {
 				if v, ok := m.top().(*formView); ok && v.query != "" {
@@ -402,15 +423,15 @@ func screenKeys() []binding {
 				}
 				return nil
 			}},
-		{name: "redraw", keys: []string{"ctrl+l"}, show: "ctrl-l", group: "Screen", help: "draw the whole screen again", do: func(*Model, string) tea.Cmd { return tea.ClearScreen }},
-		{name: "mouse", keys: []string{"M"}, show: "M", group: "Screen", help: "mouse on or off: focus, zoom, scroll; off lets the terminal select text", do: func(m *Model, _ string) tea.Cmd {
+		{name: "redraw", keys: []string{"ctrl+l"}, group: "Screen", help: "draw the whole screen again", do: func(*Model, string) tea.Cmd { return tea.ClearScreen }},
+		{name: "mouse", keys: []string{"M"}, group: "Screen", help: "mouse on or off: focus, zoom, scroll; off lets the terminal select text", do: func(m *Model, _ string) tea.Cmd {
 			m.mouse = !m.mouse
 			if m.mouse {
 				return m.say("mouse on: click focuses, a second click zooms, the wheel scrolls; M turns it off")
 			}
 			return m.say("mouse off: the terminal selects text again")
 		}},
-		{name: "quit", keys: []string{"q"}, show: "q", group: "Screen", short: "quit", help: "back; on the overview: quit", do: func(m *Model, _ string) tea.Cmd {
+		{name: "quit", keys: []string{"q"}, group: "Screen", short: "quit", help: "back; on the overview: quit", do: func(m *Model, _ string) tea.Cmd {
 			if m.back() {
 				return nil
 			}

@@ -113,17 +113,17 @@ func (m *Model) table(a area, cols []col, n int, l *list, row func(i int) []span
 // listKeys are the keys of views that hold a selection.
 func listKeys() []binding {
 	return []binding{
-		{name: "newest-row", keys: []string{"enter"}, show: "enter", views: []string{viewRows}, group: "Look", short: "newest row", help: "show the newest row; opens the shards of a dataset",
+		{name: "newest-row", keys: []string{"enter"}, views: []string{viewRows}, group: "Look", short: "newest row", help: "show the newest row; opens the shards of a dataset",
 			do: func(m *Model, _ string) tea.Cmd { return m.views[viewRows].(*rowsView).enter(m) }},
-		{name: "detail", keys: []string{"enter"}, show: "enter", views: []string{viewFindings}, group: "Look", short: "detail", help: "give the whole view to the selected finding",
+		{name: "detail", keys: []string{"enter"}, views: []string{viewFindings}, group: "Look", short: "detail", help: "give the whole view to the selected finding",
 			do: func(m *Model, _ string) tea.Cmd {
 				v := m.views[viewFindings].(*findingsView)
 				v.whole = !v.whole
 				return nil
 			}},
-		{name: "proof", keys: []string{"o"}, show: "o", views: []string{viewFindings}, group: "Look", short: "log line", help: "jump to the log line that proves the finding",
+		{name: "proof", keys: []string{"o"}, views: []string{viewFindings}, group: "Look", short: "log line", help: "jump to the log line that proves the finding",
 			do: func(m *Model, _ string) tea.Cmd { return m.proof() }},
-		{name: "event-log", keys: []string{"enter"}, show: "enter", views: []string{viewEvents}, group: "Look", short: "as it was", help: "show everything as it was at the selected event",
+		{name: "event-log", keys: []string{"enter"}, views: []string{viewEvents}, group: "Look", short: "as it was", help: "show everything as it was at the selected event",
 			do: func(m *Model, _ string) tea.Cmd { return m.views[viewEvents].(*eventsView).enter(m) }},
 	}
 }

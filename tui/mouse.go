@@ -60,7 +60,7 @@ func (m *Model) wheel(e tea.Mouse) tea.Cmd {
 	case nil:
 	case *helpDialog, *rowDialog:
 		for range 3 {
-			top.key(m, tea.KeyPressMsg{Code: key})
+			m.dialogKeyPress(top, tea.KeyPressMsg{Code: key})
 		}
 		return nil
 	default:

@@ -70,7 +70,7 @@ func (m *Model) nextServer() {
 
 func serverKeys() []binding {
 	return []binding{{
-		name: "server", keys: []string{"n"}, show: "n", views: []string{viewOverview, viewGen, viewReq, viewGPUs, viewRows, viewProcs}, group: "Look",
+		name: "server", keys: []string{"n"}, views: []string{viewOverview, viewGen, viewReq, viewGPUs, viewRows, viewProcs}, group: "Look",
 		short: "next server", help: "show the next server of this node, or the one with a port or pid", arg: "PORT|PID",
 		when: func(m *Model) bool { return m.snap != nil && len(m.snap.Servers) > 1 },
 		args: func(m *Model) []string {

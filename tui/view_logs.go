@@ -510,22 +510,22 @@ func logKeys() []binding {
 	in := []string{viewLogs}
 	v := func(m *Model) *logView { return m.views[viewLogs].(*logView) }
 	return []binding{
-		{name: "search", keys: []string{"/"}, show: "/", views: in, group: "Log", short: "search", arg: "TEXT", help: "search towards older lines; capitals count only where they are typed", do: func(m *Model, arg string) tea.Cmd {
+		{name: "search", keys: []string{"/"}, views: in, group: "Log", short: "search", arg: "TEXT", help: "search towards older lines; capitals count only where they are typed", do: func(m *Model, arg string) tea.Cmd {
 			if arg != "" {
 				return v(m).search(m, arg)
 			}
 			m.ask(newLineDialog("search", "text to find", "", func(m *Model, s string) tea.Cmd { return v(m).search(m, s) }))
 			return nil
 		}},
-		{name: "next-hit", keys: []string{"n"}, show: "n", views: in, group: "Log", short: "older hit", help: "the next older hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, -1) }},
-		{name: "previous-hit", keys: []string{"N"}, show: "N", views: in, group: "Log", help: "the next newer hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, 1) }},
-		{name: "next-error", keys: []string{"!"}, show: "!", views: in, group: "Log", short: "error", help: "the next older line that is an error", do: func(m *Model, _ string) tea.Cmd { return v(m).nextError(m) }},
-		{name: "wrap", keys: []string{"w"}, show: "w", views: in, group: "Log", short: "wrap", help: "wrap long lines or cut them", do: func(m *Model, _ string) tea.Cmd {
+		{name: "next-hit", keys: []string{"n"}, views: in, group: "Log", short: "older hit", help: "the next older hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, -1) }},
+		{name: "previous-hit", keys: []string{"N"}, views: in, group: "Log", help: "the next newer hit", do: func(m *Model, _ string) tea.Cmd { return v(m).again(m, 1) }},
+		{name: "next-error", keys: []string{"!"}, views: in, group: "Log", short: "error", help: "the next older line that is an error", do: func(m *Model, _ string) tea.Cmd { return v(m).nextError(m) }},
+		{name: "wrap", keys: []string{"w"}, views: in, group: "Log", short: "wrap", help: "wrap long lines or cut them", do: func(m *Model, _ string) tea.Cmd {
 			v(m).wrap = !v(m).wrap
 			v(m).left = 0
 			return nil
 		}},
-		{name: "jump", keys: []string{"@"}, show: "@", views: in, group: "Log", short: "time", arg: "HH:MM", help: "jump to a time", do: func(m *Model, arg string) tea.Cmd {
+		{name: "jump", keys: []string{"@"}, views: in, group: "Log", short: "time", arg: "HH:MM", help: "jump to a time", do: func(m *Model, arg string) tea.Cmd {
 			jump := func(m *Model, s string) tea.Cmd {
 				if m.live == nil || strings.TrimSpace(s) == "" {
 					return nil
@@ -542,6 +542,6 @@ func logKeys() []binding {
 			m.ask(newLineDialog("jump to a time", "as 03:12 on the node's clock", "", jump))
 			return nil
 		}},
-		{name: "next-log", keys: []string{"tab"}, show: "tab", views: in, group: "Log", short: "next log", help: "the next watched log", do: func(m *Model, _ string) tea.Cmd { return v(m).nextLog(m) }},
+		{name: "next-log", keys: []string{"tab"}, views: in, group: "Log", short: "next log", help: "the next watched log", do: func(m *Model, _ string) tea.Cmd { return v(m).nextLog(m) }},
 	}
 }

@@ -88,9 +88,9 @@ func startsKeys() []binding {
 	in := []string{viewStarts}
 	v := func(m *Model) *startsView { return m.views[viewStarts].(*startsView) }
 	return []binding{
-		{name: "mark-start", keys: []string{"space"}, show: "space", views: in, group: "Look", short: "mark", help: "mark a start; two marked ones are put side by side", do: func(m *Model, _ string) tea.Cmd { return v(m).mark(m) }},
-		{name: "sort-next", keys: []string{">"}, show: ">", views: in, group: "Look", short: "sort", help: "sort by the next column", do: func(m *Model, _ string) tea.Cmd { return v(m).sort(1) }},
-		{name: "sort-previous", keys: []string{"<"}, show: "<", views: in, group: "Look", help: "sort by the column before", do: func(m *Model, _ string) tea.Cmd { return v(m).sort(-1) }},
+		{name: "mark-start", keys: []string{"space"}, views: in, group: "Look", short: "mark", help: "mark a start; two marked ones are put side by side", do: func(m *Model, _ string) tea.Cmd { return v(m).mark(m) }},
+		{name: "sort-next", keys: []string{">"}, views: in, group: "Look", short: "sort", help: "sort by the next column", do: func(m *Model, _ string) tea.Cmd { return v(m).sort(1) }},
+		{name: "sort-previous", keys: []string{"<"}, views: in, group: "Look", help: "sort by the column before", do: func(m *Model, _ string) tea.Cmd { return v(m).sort(-1) }},
 	}
 }
 

@@ -32,14 +32,14 @@ func viewKeys() []binding {
 		return m.openLog(path)
 	}
 	return []binding{
-		{name: "logs", keys: []string{"l"}, show: "l", group: "Look", short: "logs", arg: "PATH", args: (*Model).logChoices, help: "the server's log, or any file as :logs /PATH; tab goes to the next log",
+		{name: "logs", keys: []string{"l"}, group: "Look", short: "logs", arg: "PATH", args: (*Model).logChoices, help: "the server's log, or any file as :logs /PATH; tab goes to the next log",
 			do: func(m *Model, arg string) tea.Cmd {
 				if arg == "" {
 					return known(m, m.serverLog())
 				}
 				return m.findLog(arg)
 			}},
-		{name: "client-log", keys: []string{"L"}, show: "L", group: "Look", short: "client log", help: "the client's log",
+		{name: "client-log", keys: []string{"L"}, group: "Look", short: "client log", help: "the client's log",
 			do: func(m *Model, _ string) tea.Cmd { return known(m, m.clientLog()) }},
 		opens(viewFindings, "f", "Look", "findings", "what is wrong, with evidence and advice"),
 		opens(viewRows, "o", "Look", "rows", "datasets: rates, gaps, sizes, the newest row"),
