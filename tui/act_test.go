@@ -480,7 +480,7 @@ func TestStartClient(t *testing.T) {
 
 func TestStartsView(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
-		d.Press("t").See("starts  by when", "★ best", "● running", "▲ breaks a guard", "✖ crashed: cuda-oom", "(* imported)")
+		d.Press("t").See("starts  by when", "★ best, running", "#5 is best: highest", "#1 (640), #3 (606) not comparable", "▲ breaks a guard", "✖ crashed: cuda-oom", "(* imported)")
 		d.Press(">").See("by settled tok/s").Press("<").See("by when")
 		d.Press("space", "j", "j", "space").See("side by side", "#3 0.88 bf16 hicache", "#5 0.88 bf16 hicache", "within the spread: no difference")
 		d.Press("space").NotSee("side by side")

@@ -113,7 +113,9 @@ func startOutcome(r *starts.Row) span {
 	case r.Outcome == "running":
 		return sp("● running", stOK)
 	case r.NotComparable != "":
-		return sp(r.Outcome+", not comparable", stDim)
+		return sp(r.Outcome+", incomparable", stDim)
+	case r.Settled != nil && r.Why == "slower":
+		return sp(r.Outcome+", slower", stText)
 	}
 	return sp(r.Outcome, stText)
 }
@@ -176,7 +178,11 @@ func (v *startsView) draw(m *Model, a area) {
 		drawLines(b, pairLines(pair, b.w()), 0)
 		return
 	}
-	drawLines(b, v.detail(m, &rows[min(v.sel, len(rows)-1)], b.w()), 0)
+	var out []line
+	if text := starts.BestLine(rows); text != "" {
+		out = append(para(sp("★", stOK.bold()), 2, b.w(), clean(text), stText), nil)
+	}
+	drawLines(b, append(out, v.detail(m, &rows[min(v.sel, len(rows)-1)], b.w())...), 0)
 }
 
 // pair is the two marked starts, the earlier one first.
@@ -273,10 +279,11 @@ func (v *startsView) detail(m *Model, r *starts.Row, w int) []line {
 	if r.GuardBroken != "" {
 		put("guard", "broken: "+r.GuardBroken+orEmpty(", because ", r.Override), stWarn)
 	}
-	if r.Outcome != "running" {
-		put("unfit", r.Unfit, stDim)
+	if r.Best {
+		put("best", r.Why, stOK)
+	} else {
+		put("not best", r.Why, stText)
 	}
-	put("compare", orEmpty("not comparable: ", r.NotComparable), stDim)
 	if r.Imported {
 		put("seen by", "* not by us: from a log or from the operator", stDim)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
@@ -17,8 +18,9 @@ type Row struct {
 	Diff []launch.Change
 	// Broken are the guards that it breaks.
 	Broken []launch.Broken
-	// Best marks the best start of the table.
+	// Best marks the best start of the table, Why says why it is, or is not.
 	Best bool
+	Why  string
 	// Unfit says why it can be neither best nor the way back; "" where it can.
 	Unfit string
 	// NotComparable says why its tok/s cannot be compared with the newest settled
@@ -41,8 +43,12 @@ func Table(list []metrics.Start, guards []metrics.Guard) []Row {
 			rows[i].NotComparable = notComparable(rows[i].Start, rows[ref].Start)
 		}
 	}
-	if i := best(rows); i >= 0 {
-		rows[i].Best = true
+	win, top := best(rows)
+	if win >= 0 {
+		rows[win].Best = true
+	}
+	for i := range rows {
+		rows[i].Why = why(rows, i, win, top)
 	}
 	return rows
 }
@@ -67,10 +73,10 @@ func unfit(r Row) string {
 		return "broke a guard: " + r.GuardBroken
 	case r.Outcome == "failed" && !r.Cause.FromOutside():
 		return "failed before it was ready"
-	case !gaveToken(r.Start):
-		return "never gave a real token"
 	case r.Outcome == "crashed" && !r.Cause.FromOutside():
 		return "crashed"
+	case !gaveToken(r.Start):
+		return "never gave a real token"
 	}
 	return ""
 }
@@ -102,30 +108,36 @@ func notComparable(a, b metrics.Start) string {
 	case a.Model != "" && b.Model != "" && a.Model != b.Model:
 		return "another model: " + a.Model + ", not " + b.Model
 	case a.PerRequest != nil && b.PerRequest != nil && math.Abs(*a.PerRequest-*b.PerRequest) > sameLength*max(*a.PerRequest, *b.PerRequest):
-		return fmt.Sprintf("other request lengths: %s tokens, not %s", metrics.Count(*a.PerRequest), metrics.Count(*b.PerRequest))
+		return fmt.Sprintf("%s tokens a request, not %s", metrics.Count(*a.PerRequest), metrics.Count(*b.PerRequest))
 	case a.Dataset != "" && b.Dataset != "" && a.Dataset != b.Dataset && (a.PerRequest == nil || b.PerRequest == nil):
 		return "another part: " + a.Dataset + ", not " + b.Dataset
+	case (a.PerRequest == nil) != (b.PerRequest == nil) && (a.Dataset == "" || a.Dataset != b.Dataset):
+		// Short requests give far more tok/s with the same flags, so that a level
+		// without their length says nothing beside one with it.
+		return "tokens a request not known"
 	}
 	return ""
 }
 
-// best is the start with the highest settled level. Of starts whose levels do
-// not differ by more than their spread the one with the larger KV pool is best,
-// then the newest. -1 where no start is fit.
-func best(rows []Row) int {
-	top := -1
-	fit := func(r Row) bool { return r.Unfit == "" && r.NotComparable == "" && r.Settled != nil }
+// eligible tells whether a start can be best.
+func eligible(r Row) bool { return r.Unfit == "" && r.NotComparable == "" && r.Settled != nil }
+
+// best is the start with the highest settled level (top). Of starts whose levels
+// do not differ from it by more than their spread the one with the larger KV pool
+// wins, then the newest. -1 where no start is fit.
+func best(rows []Row) (win, top int) {
+	top = -1
 	for i, r := range rows {
-		if fit(r) && (top < 0 || *r.Settled >= *rows[top].Settled) {
+		if eligible(r) && (top < 0 || *r.Settled >= *rows[top].Settled) {
 			top = i
 		}
 	}
 	if top < 0 {
-		return -1
+		return -1, -1
 	}
-	win := top
+	win = top
 	for i, r := range rows {
-		if i == top || !fit(r) || exceeds(rows[top].Start, r.Start) {
+		if i == top || !eligible(r) || exceeds(rows[top].Start, r.Start) {
 			continue
 		}
 		switch c := cmp.Compare(value(r.Capacity), value(rows[win].Capacity)); {
@@ -133,7 +145,74 @@ func best(rows []Row) int {
 			win = i
 		}
 	}
-	return win
+	return win, top
+}
+
+// why tells in a few words why a start is best, or is not.
+func why(rows []Row, i, win, top int) string {
+	r := rows[i]
+	switch {
+	case i == win && win == top:
+		return "highest settled tok/s of those that compare"
+	case i == win && value(r.Capacity) > value(rows[top].Capacity):
+		return "as fast as the highest within the spread, larger KV pool"
+	case i == win:
+		return "as fast as the highest within the spread, newer"
+	case r.Unfit != "":
+		return r.Unfit
+	case r.Settled == nil:
+		return "no settled level is known"
+	case r.NotComparable != "":
+		return "not comparable: " + r.NotComparable
+	case exceeds(rows[top].Start, r.Start):
+		return "slower"
+	case value(r.Capacity) < value(rows[win].Capacity):
+		return "no faster within the spread, smaller KV pool"
+	}
+	return "no faster within the spread, older"
+}
+
+// maxFaster is how many starts with a higher level BestLine names.
+const maxFaster = 3
+
+// BestLine tells which start is best and why those with a higher level are not:
+// "#5 is best: … Higher, but: #1 (725) not comparable: …". Rows may be in any order.
+func BestLine(rows []Row) string {
+	at := slices.IndexFunc(rows, func(r Row) bool { return r.Best })
+	if at < 0 {
+		return ""
+	}
+	b := rows[at]
+	var faster []Row
+	for _, r := range rows {
+		if r.Settled != nil && *r.Settled > *b.Settled {
+			faster = append(faster, r)
+		}
+	}
+	slices.SortStableFunc(faster, func(x, y Row) int { return cmp.Compare(*y.Settled, *x.Settled) })
+	var reasons []string
+	names := map[string][]string{}
+	for i, r := range faster {
+		name := fmt.Sprintf("#%d (%s)", r.No, metrics.Count(*r.Settled))
+		if i == maxFaster {
+			reasons = append(reasons, "")
+			names[""] = []string{fmt.Sprintf("%d more, each for its reason", len(faster)-i)}
+			break
+		}
+		if names[r.Why] == nil {
+			reasons = append(reasons, r.Why)
+		}
+		names[r.Why] = append(names[r.Why], name)
+	}
+	out := fmt.Sprintf("#%d is best: %s.", b.No, b.Why)
+	for i, reason := range reasons {
+		sep := "; "
+		if i == 0 {
+			sep = " Higher, but: "
+		}
+		out += strings.TrimRight(sep+strings.Join(names[reason], ", ")+" "+reason, " ")
+	}
+	return metrics.Clean(out, 600)
 }
 
 func value(p *float64) float64 {
@@ -270,7 +349,7 @@ type FigureDiff struct {
 	// Diff is B minus A, nil where one is unknown.
 	Diff *float64
 	// Exceeds says of tok/s whether the difference is larger than both spreads
-	// together; nil where no spread is known.
+	// together; nil where an unknown spread leaves that open.
 	Exceeds *bool
 }
 
@@ -303,8 +382,9 @@ func Compare(a, b metrics.Start) Pair {
 			d.Diff = &v
 		}
 		if f.name == "settled tok/s" && d.Diff != nil && (a.Spread != nil || b.Spread != nil) {
-			e := exceeds(a, b)
-			d.Exceeds = &e
+			if e := exceeds(a, b); !e || a.Spread != nil && b.Spread != nil {
+				d.Exceeds = &e
+			}
 		}
 		if f.a != nil || f.b != nil {
 			p.Figures = append(p.Figures, d)

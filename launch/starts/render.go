@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type JSON struct {
 	metrics.Start
 	Diff          []launch.Change `json:"diff"`
 	Best          bool            `json:"best"`
+	Why           string          `json:"why"` // it is best, or is not
 	Unfit         string          `json:"unfit,omitempty"`
 	NotComparable string          `json:"not_comparable,omitempty"`
 }
@@ -27,7 +29,7 @@ type JSON struct {
 func WriteJSON(w io.Writer, rows []Row) error {
 	out := make([]JSON, len(rows))
 	for i, r := range rows {
-		out[i] = JSON{Start: r.Start, Diff: r.Diff, Best: r.Best, Unfit: r.Unfit, NotComparable: r.NotComparable}
+		out[i] = JSON{Start: r.Start, Diff: r.Diff, Best: r.Best, Why: r.Why, Unfit: r.Unfit, NotComparable: r.NotComparable}
 		if out[i].Diff == nil {
 			out[i].Diff = []launch.Change{}
 		}
@@ -45,7 +47,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	head := []string{
 		"no", "id", "node", "at", "engine", "version", "model", "label", "imported", "ready_s", "capacity_tokens", "headroom_gib", "peak_tps",
 		"settled_tps", "spread_tps", "running", "queued", "kv_usage", "tokens_per_request", "dataset", "rows_per_min", "lowest_free_gib", "duration_s",
-		"outcome", "cause", "cause_phase", "after_s", "after_request_s", "best", "unfit", "not_comparable", "note",
+		"outcome", "cause", "cause_phase", "after_s", "after_request_s", "best", "why", "unfit", "not_comparable", "note",
 	}
 	cw := csv.NewWriter(w)
 	if err := cw.Write(append(head, flags...)); err != nil {
@@ -66,7 +68,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 			strconv.Itoa(r.No), text(r.ID), text(r.Node), at, text(r.Engine), text(r.Version), text(r.Model), text(r.Label), strconv.FormatBool(r.Imported),
 			plain(r.ReadyS), plain(r.Capacity), plain(r.HeadroomGB), plain(r.Peak), plain(r.Settled), plain(r.Spread), plain(r.Running), plain(r.Queued),
 			plain(r.KVUsage), plain(r.PerRequest), text(r.Dataset), plain(r.RowsPerMin), plain(r.LowestFree), plain(r.DurationS),
-			text(r.Outcome), text(string(r.Cause)), text(r.CausePhase), after, afterRequest, strconv.FormatBool(r.Best), text(r.Unfit), text(r.NotComparable), text(r.Note),
+			text(r.Outcome), text(string(r.Cause)), text(r.CausePhase), after, afterRequest, strconv.FormatBool(r.Best), text(r.Why), text(r.Unfit), text(r.NotComparable), text(r.Note),
 		}
 		for _, name := range flags {
 			rec = append(rec, text(FlagValue(r.Start, name)))
@@ -143,14 +145,6 @@ func Outcome(r Row) string {
 	if after := r.After(); after != "" {
 		out += ", " + after
 	}
-	switch {
-	case len(r.Broken) > 0:
-		out += "; breaks a guard: " + r.Broken[0].Flag + " " + r.Broken[0].Value
-	case r.GuardBroken != "":
-		out += "; broke a guard"
-	case r.NotComparable != "":
-		out += "; not comparable: " + r.NotComparable
-	}
 	return metrics.Clean(out, 160)
 }
 
@@ -171,17 +165,17 @@ func WriteMarkdown(w io.Writer, rows []Row, zone *time.Location) error {
 		}
 		b.WriteString("|\n")
 	}
-	line(head)
-	b.WriteString(strings.Repeat("| --- ", len(head)) + "|\n")
+	line(append(slices.Clone(head), "best, or why not"))
+	b.WriteString(strings.Repeat("| --- ", len(head)+1) + "|\n")
 	for _, r := range rows {
-		line(cells(r, zone))
+		line(append(cells(r, zone), metrics.Clean(r.Why, 160)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // WriteTable writes the table in aligned columns for a terminal, with what
-// differs from the start before under each.
+// differs from the start before, and why it is best or is not, under each.
 func WriteTable(w io.Writer, rows []Row, zone *time.Location) error {
 	table := [][]string{head}
 	for _, r := range rows {
@@ -200,14 +194,22 @@ func WriteTable(w io.Writer, rows []Row, zone *time.Location) error {
 			line.WriteString(c + strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)+2))
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-		if n == 0 || len(rows[n-1].Diff) == 0 {
+		if n == 0 {
 			continue
 		}
-		changes := make([]string, len(rows[n-1].Diff))
-		for i, c := range rows[n-1].Diff {
+		r, under := rows[n-1], strings.Repeat(" ", width[0]+2)
+		changes := make([]string, len(r.Diff))
+		for i, c := range r.Diff {
 			changes[i] = c.String()
 		}
-		fmt.Fprintf(&b, "%s%s\n", strings.Repeat(" ", width[0]+2), metrics.Clean(strings.Join(changes, ", "), 400))
+		if len(changes) > 0 {
+			fmt.Fprintf(&b, "%s%s\n", under, metrics.Clean(strings.Join(changes, ", "), 400))
+		}
+		says := "not best: "
+		if r.Best {
+			says = "best: "
+		}
+		fmt.Fprintf(&b, "%s%s\n", under, metrics.Clean(says+r.Why, 200))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

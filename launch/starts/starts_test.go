@@ -63,24 +63,67 @@ func TestBestIsFitToBeGoneBackTo(t *testing.T) {
 	}
 	want := []string{
 		"false ",
-		"false never gave a real token",
+		"false crashed",
 		"false ",
 		"false breaks a guard: kv-cache-dtype fp8_e4m3 is denied (fp8*): degrades the model noticeably",
-		// 604 ± 21 and 725 ± 125 do not differ by more than their spread: the larger pool wins.
 		"true ",
 	}
 	if d := cmp.Diff(want, unfit); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// Where the difference is real the faster one wins.
+	// Once it is known that the work was the same, 604 ± 21 and 725 ± 125 do not
+	// differ by more than their spread: the larger pool wins.
 	list := story()
+	list[0].PerRequest = num(4400)
+	rows = Table(list, fp8)
+	if !rows[4].Best || rows[4].Why != "as fast as the highest within the spread, larger KV pool" || rows[0].Why != "no faster within the spread, smaller KV pool" {
+		t.Errorf("%q, %q", rows[4].Why, rows[0].Why)
+	}
+	// Where the difference is real the faster one wins.
 	list[0].Spread = num(10)
-	if rows = Table(list, fp8); !rows[0].Best {
+	if rows = Table(list, fp8); !rows[0].Best || rows[4].Why != "slower" {
 		t.Error("725 ± 10 is better than 604 ± 21")
 	}
 	// Without the guard the fp8 start is the fastest.
-	if rows = Table(story(), nil); !rows[3].Best {
+	list[3].PerRequest = num(4400)
+	if rows = Table(list, nil); !rows[3].Best {
 		t.Error("without the owner's rule fp8 is best")
+	}
+}
+
+// A higher level that is not best needs a reason beside it.
+func TestWhyNotBest(t *testing.T) {
+	rows := Table(story(), fp8)
+	for i, want := range []string{
+		"not comparable: tokens a request not known", "crashed", "not comparable: tokens a request not known",
+		"breaks a guard: kv-cache-dtype fp8_e4m3 is denied (fp8*): degrades the model noticeably", "highest settled tok/s of those that compare",
+	} {
+		if rows[i].Why != want {
+			t.Errorf("#%d: %q, want %q", i+1, rows[i].Why, want)
+		}
+	}
+	want := "#5 is best: highest settled tok/s of those that compare. Higher, but: #4 (1,375) breaks a guard: kv-cache-dtype fp8_e4m3 is denied (fp8*): degrades the model noticeably; " +
+		"#1 (725), #3 (606) not comparable: tokens a request not known"
+	if got := BestLine(rows); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	// The same part means the same work, whatever is known of its length.
+	list := story()
+	list[0].Dataset, list[4].Dataset, list[0].Spread = "B1_glaive", "B1_glaive", num(10)
+	if rows = Table(list, fp8); !rows[0].Best {
+		t.Errorf("the same part: %+v", rows[0])
+	}
+	// Where no start's length is known nothing tells them apart.
+	list = story()
+	list[4].PerRequest, list[0].Spread = nil, num(10)
+	if rows = Table(list, fp8); !rows[0].Best {
+		t.Errorf("no length is known: %q", rows[0].Why)
+	}
+	if got := BestLine(Table(list[1:2], fp8)); got != "" {
+		t.Errorf("nothing is best: %q", got)
+	}
+	if rows = Table(list[1:2], fp8); rows[0].Why != "crashed" {
+		t.Errorf("alone: %q", rows[0].Why)
 	}
 }
 
@@ -111,7 +154,7 @@ func TestNotComparable(t *testing.T) {
 	list[0].PerRequest = num(1151)
 	list[2].Dataset, list[4].Dataset = "B1_glaive", "B2_opencodeinstruct"
 	rows := Table(list, fp8)
-	if !strings.Contains(rows[0].NotComparable, "1,151 tokens, not 4,426") || rows[0].Best {
+	if !strings.Contains(rows[0].NotComparable, "1,151 tokens a request, not 4,426") || rows[0].Best {
 		t.Errorf("short requests: %q", rows[0].NotComparable)
 	}
 	if !strings.Contains(rows[2].NotComparable, "B1_glaive, not B2_opencodeinstruct") {
@@ -139,6 +182,10 @@ func TestCompareSideBySide(t *testing.T) {
 	list[0].Spread = num(10)
 	if f = Compare(list[0], list[4]).Figures[0]; !*f.Exceeds {
 		t.Error("121 exceeds 10 and 21 together")
+	}
+	list[0].Spread = nil
+	if f = Compare(list[0], list[4]).Figures[0]; f.Exceeds != nil {
+		t.Error("121 against 21 and a spread that is not known")
 	}
 	for _, f := range p.Figures {
 		if f.Name == "headroom GiB" && (f.A != nil || f.Diff != nil || *f.B != 5.47) {
@@ -188,14 +235,15 @@ func TestRenderers(t *testing.T) {
 		"| best | 5 | 24 Feb 11:55 | 0.88 bf16 hicache | 159,277 | 5.47 GiB | 1,317 | 604 ± 21 |",
 		"0.93 bf16 hicache (imported) | 231,120 | 0.82 GiB | – | – |",
 		"crashed: out of memory in prefill, 40 s after it was ready",
-		"breaks a guard: kv-cache-dtype fp8_e4m3",
+		"| stopped | breaks a guard: kv-cache-dtype fp8_e4m3",
+		"| not comparable: tokens a request not known |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, b.String())
 		}
 	}
 	b.Reset()
-	if err := WriteTable(&b, rows, zone); err != nil || !strings.Contains(b.String(), "--mem-fraction-static 0.93 → 0.88") {
+	if err := WriteTable(&b, rows, zone); err != nil || !strings.Contains(b.String(), "--mem-fraction-static 0.93 → 0.88\n      not best: not comparable: ") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
 	b.Reset()
@@ -212,7 +260,7 @@ func TestRenderers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back []map[string]any
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back) != 5 || back[4]["best"] != true || back[0]["headroom_gib"] != nil || back[1]["unfit"] != "never gave a real token" {
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back) != 5 || back[4]["best"] != true || back[0]["headroom_gib"] != nil || back[1]["unfit"] != "crashed" || back[1]["why"] != "crashed" {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
 }
