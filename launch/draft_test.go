@@ -148,6 +148,7 @@ func TestSecretsStayOnTheNode(t *testing.T) {
 
 func TestProblems(t *testing.T) {
 	free := Machine{GPUs: 8, HostFree: metrics.Figure{V: 500 << 30, Known: true}, HostTotal: metrics.Figure{V: 1008 << 30, Known: true}}
+	inside := Machine{GPUs: 8, HostFree: metrics.Figure{V: 118 << 30, Known: true}, HostTotal: metrics.Figure{V: 400 << 30, Known: true}, HostLimit: "the container"}
 	little := Machine{GPUs: 8, HostFree: metrics.Figure{V: 118 << 30, Known: true}}
 	vllm := func(flags ...string) Launch {
 		return Launch{Engine: "vllm", Argv: append([]string{"vllm", "serve", "M"}, flags...)}
@@ -169,12 +170,14 @@ func TestProblems(t *testing.T) {
 		"size without hicache":   {serve("--hicache-size", "48"), free, metrics.SeverityWarning, "does nothing"},
 		"ratio of nothing":       {serve("--enable-hierarchical-cache", "--hicache-ratio", "1"), free, metrics.SeverityWarning, "nothing is gained"},
 		"more than the host has": {serve("--enable-hierarchical-cache", "--hicache-size", "48"), little, metrics.SeverityCritical, "358 GiB in all; 108 GiB is free"},
-		"most of the host":       {serve("--enable-hierarchical-cache", "--hicache-size", "115"), Machine{HostFree: metrics.Figure{V: 1000 << 30, Known: true}, HostTotal: free.HostTotal}, metrics.SeverityWarning, "pins"},
-		"more GPUs than there":   {serve("--pp-size", "2"), free, metrics.SeverityCritical, "needs 16 GPUs, the node has 8"},
-		"chunk and page":         {serve("--chunked-prefill-size", "1000", "--page-size", "64"), free, metrics.SeverityCritical, "no multiple"},
-		"pool below a request":   {serve("--max-total-tokens", "1000", "--context-length", "4096"), free, metrics.SeverityWarning, "less than one request"},
-		"vllm two sizes":         {vllm("--gpu-memory-utilization", "0.9", "--kv-cache-memory-bytes", "10G"), free, metrics.SeverityWarning, "sizes the KV cache"},
-		"vllm batch below seqs":  {vllm("--max-num-batched-tokens", "512", "--max-num-seqs", "1k"), free, metrics.SeverityCritical, "below --max-num-seqs 1000"},
+		"more than is left below a limit": {serve("--enable-hierarchical-cache", "--hicache-size", "48"), inside, metrics.SeverityCritical,
+			"108 GiB is free for it within the container's limit of 400 GiB"},
+		"most of the host":      {serve("--enable-hierarchical-cache", "--hicache-size", "115"), Machine{HostFree: metrics.Figure{V: 1000 << 30, Known: true}, HostTotal: free.HostTotal}, metrics.SeverityWarning, "pins"},
+		"more GPUs than there":  {serve("--pp-size", "2"), free, metrics.SeverityCritical, "needs 16 GPUs, the node has 8"},
+		"chunk and page":        {serve("--chunked-prefill-size", "1000", "--page-size", "64"), free, metrics.SeverityCritical, "no multiple"},
+		"pool below a request":  {serve("--max-total-tokens", "1000", "--context-length", "4096"), free, metrics.SeverityWarning, "less than one request"},
+		"vllm two sizes":        {vllm("--gpu-memory-utilization", "0.9", "--kv-cache-memory-bytes", "10G"), free, metrics.SeverityWarning, "sizes the KV cache"},
+		"vllm batch below seqs": {vllm("--max-num-batched-tokens", "512", "--max-num-seqs", "1k"), free, metrics.SeverityCritical, "below --max-num-seqs 1000"},
 		"vllm batch below length": {vllm("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192", "--max-model-len", "32K"), free, metrics.SeverityCritical,
 			"must reach --max-model-len 32768"},
 		"vllm GPUs":          {vllm("-tp", "16"), free, metrics.SeverityCritical, "needs 16 GPUs"},

@@ -25,6 +25,7 @@ type Machine struct {
 	// and what the old one gives back.
 	HostFree  metrics.Figure
 	HostTotal metrics.Figure // bytes
+	HostLimit string         // whose limit HostTotal is, "" the node's own memory
 }
 
 // hostReserve is the host memory in bytes that SGLang leaves to others when it
@@ -153,12 +154,18 @@ func sglangConflicts(v values, m Machine) []Problem {
 	}
 	if hicache && size > 0 && m.HostFree.Known && !math.IsNaN(ranks) {
 		need := size * 1e9 * ranks
+		total := metrics.GiB(m.HostTotal.V) + " host memory"
+		free := ""
+		if m.HostLimit != "" {
+			total = metrics.LimitText(m.HostLimit, m.HostTotal)
+			free = " within " + total
+		}
 		switch room := m.HostFree.V - hostReserve; {
 		case need > room:
-			add("hicache-size", metrics.SeverityCritical, "--hicache-size %g is %g GB for each of %g ranks, %s in all; %s is free for it (10 GiB stay reserved)",
-				size, size, ranks, metrics.GiB(need), metrics.GiB(max(room, 0)))
+			add("hicache-size", metrics.SeverityCritical, "--hicache-size %g is %g GB for each of %g ranks, %s in all; %s is free for it%s (10 GiB stay reserved)",
+				size, size, ranks, metrics.GiB(need), metrics.GiB(max(room, 0)), free)
 		case m.HostTotal.Known && need > 0.8*m.HostTotal.V:
-			add("hicache-size", metrics.SeverityWarning, "--hicache-size %g pins %s of %s host memory", size, metrics.GiB(need), metrics.GiB(m.HostTotal.V))
+			add("hicache-size", metrics.SeverityWarning, "--hicache-size %g pins %s of %s", size, metrics.GiB(need), total)
 		}
 	}
 	if chunk, most := v.num("chunked-prefill-size"), v.num("max-prefill-tokens"); chunk > most {

@@ -22,7 +22,11 @@ const (
 	// KindProbe is the state of one probe channel; Name is the channel. JSON ProbeFact.
 	KindProbe Kind = "probe"
 	// KindSys holds one sample of the host as text lines: "uptime A B",
-	// "loadavg …", "cpu …" (first line of /proc/stat) and meminfo lines verbatim.
+	// "loadavg …", "cpu …" (first line of /proc/stat) and meminfo lines verbatim;
+	// now and then also "groups PID…", which were asked for, and for each memory
+	// limit of a control group above one of them "group PID LIMIT USED ACTIVE
+	// INACTIVE PATH": bytes of the limit, in use, of page cache; PATH is "" or / at
+	// the top of what the node's mount shows.
 	KindSys Kind = "sys"
 	// KindDisk is the free space of the file systems in use. JSON []DiskFact.
 	KindDisk Kind = "disk"

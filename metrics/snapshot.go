@@ -489,16 +489,30 @@ func (j *Job) Apart() bool {
 
 // Host is the machine. Memory in bytes.
 type Host struct {
-	Load1     Figure
-	CPUs      int
-	CPUUtil   Figure // 0 to 1
-	MemAvail  Figure
-	MemTotal  Figure
+	Load1   Figure
+	CPUs    int
+	CPUUtil Figure // 0 to 1
+	// MemAvail of MemTotal are free for a server: of the node, or of the limit that
+	// MemLimit names where less is left below that. Page cache that can be dropped
+	// counts as free.
+	MemAvail Figure
+	MemTotal Figure
+	// MemLimit names whose limit it is ("the container", "the Slurm job", "control
+	// group NAME"), "" where the node's own memory is what ends first.
+	MemLimit string
+	// NodeAvail of NodeTotal are the node's own, whatever limits its servers.
+	NodeAvail Figure
+	NodeTotal Figure
 	SwapUsed  Figure
 	SwapTotal Figure
 	UptimeS   Figure
 	Disks     []Disk
 	Shm       Disk
+}
+
+// LimitText is a memory limit in words: "the container's limit of 400 GiB".
+func LimitText(name string, limit Figure) string {
+	return name + "'s limit of " + FigureText(limit, GiB)
 }
 
 // Disk is one file system in use. Sizes in bytes.

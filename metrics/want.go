@@ -13,6 +13,7 @@ const (
 	WantLog    WantKind = "log"    // follow Path with backfill → KindLog
 	WantPane   WantKind = "pane"   // the tmux pane on terminal Path (/dev/pts/N) → KindLog with Pane set
 	WantPID    WantKind = "pid"    // state of process PID → KindAlive
+	WantMemory WantKind = "memory" // memory limits above process PID (0: this login) → KindSys
 	WantHTTP   WantKind = "http"   // GET http://Addr:Port Path → KindHTTP
 	WantDisk   WantKind = "disk"   // file system of Path → KindDisk
 	WantKernel WantKind = "kernel" // kernel log → KindKernel

@@ -57,7 +57,18 @@ func memLine(p pen, h *metrics.Host) line {
 	if !h.MemAvail.Known && !h.MemTotal.Known {
 		return line{sp(metrics.Dash, stDim)}
 	}
-	return line{p.fig(h.MemAvail, bareGiB, 0, st), sp(" of ", stDim), p.fig(h.MemTotal, bareGiB, 0, stDim), sp(" GiB free", stDim)}
+	return line{p.fig(h.MemAvail, bareGiB, 0, st), sp(" of ", stDim), p.fig(h.MemTotal, bareGiB, 0, stDim), sp(" GiB free"+limitMark(h), stDim)}
+}
+
+// limitMark tells that memory is counted below a limit, and whose.
+func limitMark(h *metrics.Host) string {
+	switch {
+	case h.MemLimit == "":
+		return ""
+	case strings.HasPrefix(h.MemLimit, "the "):
+		return " in " + h.MemLimit[len("the "):]
+	}
+	return " in its cgroup"
 }
 
 func diskLine(p pen, d *metrics.Disk) line {
@@ -82,7 +93,7 @@ func spanWord(d time.Duration) string {
 
 // hostShort is the host in one line of a side pane.
 func hostShort(p pen, s *metrics.Snapshot) []seg {
-	segs := []seg{{0, line{sp("RAM ", stDim), p.fig(s.Sys.MemAvail, metrics.GiB, 0, stText), sp(" free", stDim)}}}
+	segs := []seg{{0, line{sp("RAM ", stDim), p.fig(s.Sys.MemAvail, metrics.GiB, 0, stText), sp(" free"+limitMark(&s.Sys), stDim)}}}
 	for i, d := range s.Sys.Disks {
 		l := line{sp(diskName(d.Mount)+" ", stDim)}
 		for _, s := range diskLine(p, &d) {

@@ -115,7 +115,7 @@ func rewind(s *metrics.Snapshot, t time.Time) *metrics.Snapshot {
 		}
 		out.Clients = append(out.Clients, c)
 	}
-	out.Sys = metrics.Host{CPUs: s.Sys.CPUs, MemTotal: s.Sys.MemTotal, Load1: value(metrics.SeriesLoad, ""), MemAvail: value(metrics.SeriesMemAvail, "")}
+	out.Sys = metrics.Host{CPUs: s.Sys.CPUs, MemTotal: s.Sys.MemTotal, MemLimit: s.Sys.MemLimit, NodeTotal: s.Sys.NodeTotal, Load1: value(metrics.SeriesLoad, ""), MemAvail: value(metrics.SeriesMemAvail, "")}
 	out.Procs = nil
 	out.Starts = startsUntil(s.Starts, t)
 	out.Findings = nil

@@ -16,7 +16,7 @@ import (
 func FactsOf(snap *metrics.Snapshot, s *metrics.Server, base launch.Launch) Facts {
 	f := Facts{
 		Launch: base, Now: snap.At, ZoneSec: snap.ZoneSec, GPUs: len(snap.GPUs),
-		HostTotal: snap.Sys.MemTotal, HostAvail: snap.Sys.MemAvail,
+		HostTotal: snap.Sys.MemTotal, HostAvail: snap.Sys.MemAvail, HostLimit: snap.Sys.MemLimit,
 	}
 	for _, g := range snap.GPUs {
 		if g.MemTotal.Known && (!f.GPUGiB.Known || g.MemTotal.V/1024 < f.GPUGiB.V) {
@@ -83,7 +83,7 @@ func (f *Facts) means(g *metrics.GenRate) {
 
 // Machine is what Problems of a launch needs to know of the node.
 func (f Facts) Machine() launch.Machine {
-	return launch.Machine{GPUs: f.GPUs, HostFree: f.hostFree(), HostTotal: f.HostTotal}
+	return launch.Machine{GPUs: f.GPUs, HostFree: f.hostFree(), HostTotal: f.HostTotal, HostLimit: f.HostLimit}
 }
 
 // hostFree is host memory for a new server: what is available, and what the old

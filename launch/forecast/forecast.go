@@ -36,7 +36,10 @@ type Facts struct {
 	GPUs   int
 	GPUGiB metrics.Figure // memory of one GPU; of unequal ones the smallest
 
-	HostTotal, HostAvail metrics.Figure // bytes
+	// HostAvail of HostTotal are free, in bytes; HostLimit names the limit of a
+	// container or its like that they are counted below, "" the node's own memory.
+	HostTotal, HostAvail metrics.Figure
+	HostLimit            string
 	// Pinned is host memory that the running server's cache holds and gives back
 	// when it ends, bytes.
 	Pinned metrics.Figure

@@ -3,6 +3,7 @@ package forecast
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,11 @@ func TestFactsOfASnapshot(t *testing.T) {
 	s.HiCache.HostGB, s.Gen.Ramp = fig(400), true
 	if f = FactsOf(snap, &s, serve()); f.Pinned.V != 400e9 || f.Grown {
 		t.Errorf("%+v", f)
+	}
+	snap.Sys.MemAvail, snap.Sys.MemTotal, snap.Sys.MemLimit = fig(20*gib), fig(400*gib), "the container"
+	f = FactsOf(snap, &s, edited())
+	if got := Make(edited(), f, nil).HostFree; got.V != 20*gib+400e9 || !slices.Contains(got.Basis, "available now within the container's limit of 400 GiB: 20.0 GiB") {
+		t.Errorf("below a limit: %+v", got)
 	}
 	if f = FactsOf(snap, nil, launch.Launch{}); f.Capacity.Known || f.Pinned.Known || f.LoadS.V != 900 {
 		t.Errorf("without a server: %+v", f)

@@ -265,11 +265,19 @@ func (m *maker) freeBySlope(s sample) float64 {
 	return v
 }
 
+// within names the limit below which memory is counted, where it is not the node's own.
+func within(f Facts) string {
+	if f.HostLimit == "" {
+		return ""
+	}
+	return " within " + metrics.LimitText(f.HostLimit, f.HostTotal)
+}
+
 // host tells how much host memory the hierarchical cache needs on the node, and
 // how much is free for it.
 func (m *maker) host(capacity Estimate) (need, free Estimate) {
 	if f := m.facts.hostFree(); f.Known {
-		free = exact(f.V, "available now: "+metrics.GiB(m.facts.HostAvail.V))
+		free = exact(f.V, "available now"+within(m.facts)+": "+metrics.GiB(m.facts.HostAvail.V))
 		if m.facts.Pinned.Known {
 			free.Basis = append(free.Basis, "the old server gives back "+metrics.GiB(m.facts.Pinned.V)+" that its cache has pinned")
 		}

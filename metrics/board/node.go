@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,6 +152,13 @@ type hostState struct {
 	load    metrics.Series
 	mem     metrics.Series
 	disks   map[string]*diskState
+	groups  []memoryLimit // at the newest look
+}
+
+// memoryLimit is one memory limit of a control group above a server.
+type memoryLimit struct {
+	limit, free metrics.Figure // bytes
+	path        string
 }
 
 type diskState struct {
@@ -163,7 +171,10 @@ type diskPoint struct {
 	avail float64
 }
 
-const sysEvery = 2 * time.Second
+const (
+	sysEvery    = 2 * time.Second
+	groupsEvery = 10 * time.Second
+)
 
 func (h *hostState) apply(f metrics.Frame) {
 	fig := func(v float64) metrics.Figure { return metrics.Known(v, f.At, sysEvery, "/proc") }
@@ -187,19 +198,74 @@ func (h *hostState) apply(f metrics.Frame) {
 		case "cpu":
 			h.cpu(f.At, fields[1:])
 		case "MemTotal:":
-			h.host.MemTotal = fig(v * 1024)
+			h.host.NodeTotal = fig(v * 1024)
 		case "MemAvailable:":
-			h.host.MemAvail = fig(v * 1024)
-			h.mem.Add(f.At, v*1024)
+			h.host.NodeAvail = fig(v * 1024)
+		case "groups":
+			h.groups = nil
+		case "group":
+			h.group(f.At, fields)
 		case "SwapTotal:":
 			swapTotal, hasSwap = v*1024, true
 		case "SwapFree:":
 			swapFree = v * 1024
 		}
 	}
+	h.tightest()
+	if h.host.MemAvail.Known && h.host.MemAvail.At.Equal(f.At) {
+		h.mem.Add(f.At, h.host.MemAvail.V)
+	}
 	if hasSwap {
 		h.host.SwapTotal, h.host.SwapUsed = fig(swapTotal), fig(swapTotal-swapFree)
 	}
+}
+
+// group takes the fields "group PID LIMIT USED ACTIVE INACTIVE PATH…".
+func (h *hostState) group(at time.Time, fields []string) {
+	if len(fields) < 6 {
+		return
+	}
+	var v [4]float64 // limit, in use, page cache of both kinds
+	for i := range v {
+		n, err := strconv.ParseFloat(fields[2+i], 64)
+		if err != nil || n < 0 {
+			return
+		}
+		v[i] = n
+	}
+	fig := func(v float64) metrics.Figure { return metrics.Known(v, at, groupsEvery, "control group") }
+	h.groups = append(h.groups, memoryLimit{fig(v[0]), fig(min(max(v[0]-v[1]+v[2]+v[3], 0), v[0])), metrics.Clean(strings.Join(fields[6:], " "), 300)})
+}
+
+// tightest finds what is free for a server: the node's memory, or what is left
+// below a limit of its control group.
+func (h *hostState) tightest() {
+	h.host.MemAvail, h.host.MemTotal, h.host.MemLimit = h.host.NodeAvail, h.host.NodeTotal, ""
+	for _, g := range h.groups {
+		if h.host.NodeTotal.Known && g.limit.V >= h.host.NodeTotal.V || h.host.MemAvail.Known && g.free.V >= h.host.MemAvail.V {
+			continue
+		}
+		h.host.MemAvail, h.host.MemTotal, h.host.MemLimit = g.free, g.limit, limitName(g.path)
+	}
+}
+
+// limitName says whose limit it is by the path of the control group: the top of
+// what a container shows, or a name that a runtime or a scheduler gives.
+func limitName(p string) string {
+	for _, s := range []string{"slurm", "/job_"} {
+		if strings.Contains(p, s) {
+			return "the Slurm job"
+		}
+	}
+	if p == "" || p == "/" {
+		return "the container"
+	}
+	for _, s := range []string{"docker", "containerd", "kubepods", "crio", "libpod", "podman", "lxc"} {
+		if strings.Contains(p, s) {
+			return "the container"
+		}
+	}
+	return "control group " + path.Base(p)
 }
 
 // cpu takes the fields after "cpu" of /proc/stat: user nice system idle iowait

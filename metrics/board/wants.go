@@ -320,6 +320,18 @@ func (b *Board) wantPIDs(want func(metrics.Want)) {
 			want(metrics.Want{Kind: metrics.WantPID, PID: pid, Every: aliveEvery, Reads: state == metrics.ServerStarting})
 		}
 	}
+	// Whose memory limit counts: that of the servers, and where none runs that of
+	// this login, in which the next one will start.
+	limits := 0
+	for _, s := range b.servers {
+		if s.alive() && s.s.PID != 0 && limits < 4 {
+			want(metrics.Want{Kind: metrics.WantMemory, PID: s.s.PID, Every: groupsEvery})
+			limits++
+		}
+	}
+	if limits == 0 {
+		want(metrics.Want{Kind: metrics.WantMemory, Every: groupsEvery})
+	}
 	for _, c := range b.clients {
 		if c.c.PID != 0 && (c.alive() || c.c.State == "zombie") {
 			want(metrics.Want{Kind: metrics.WantPID, PID: c.c.PID, Every: aliveEvery})

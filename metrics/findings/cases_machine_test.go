@@ -29,6 +29,10 @@ func machineCases() []caseOf {
 		series(s, what, "3", odd)
 		s.Servers[0].Phase.Ready = noon.Add(-65 * time.Minute)
 	}
+	limited := func(s *metrics.Snapshot, gib float64) {
+		s.Sys.NodeAvail, s.Sys.NodeTotal = fig(600<<30), fig(1008<<30)
+		s.Sys.MemAvail, s.Sys.MemTotal, s.Sys.MemLimit = fig(gib*(1<<30)), fig(400<<30), "the container"
+	}
 	return []caseOf{
 		{"an orphan", func(s *metrics.Snapshot) {
 			held(s, "other", metrics.Proc{PPID: 1, Comm: "sglang::schedul", User: "root", Argv: []string{"sglang::scheduler_TP3"}})
@@ -124,6 +128,15 @@ func machineCases() []caseOf {
 			s.Sys.MemAvail, s.Sys.MemTotal = fig(20<<30), fig(1008<<30)
 			s.Servers[0].HiCache = metrics.HiCache{On: true, SizeGB: 48, HostGB: fig(384), LoadBack: fig(1), Loaded: noon}
 		}, "host-memory-low", warning, metrics.CauseHostNoMemory, []string{"20.0 GiB of 1.0 TiB", "384 GB are pinned", "from 48 to 36"}, nil},
+		{"the container's limit is near", func(s *metrics.Snapshot) {
+			limited(s, 8)
+			s.Servers[0].HiCache = metrics.HiCache{On: true, SizeGB: 48, HostGB: fig(384), LoadBack: fig(1), Loaded: noon}
+		}, "host-memory-low", warning, metrics.CauseHostNoMemory, []string{"8.00 GiB are left below the container's limit of 400 GiB", "the node itself has 600 GiB of 1.0 TiB", "page cache counted as free", "from 48 to 36", "or raise the container's limit of 400 GiB"}, nil},
+		{"the container's limit is reached", func(s *metrics.Snapshot) { limited(s, 1) }, "host-memory-low", critical, metrics.CauseHostNoMemory, []string{"ps aux --sort -rss | head), or raise the container's limit"}, nil},
+		{"a full container and old swap of the host", func(s *metrics.Snapshot) {
+			limited(s, 20)
+			s.Sys.SwapUsed = fig(8 << 30)
+		}, "", 0, "", nil, nil},
 		{"host memory is gone", func(s *metrics.Snapshot) { s.Sys.MemAvail, s.Sys.MemTotal = fig(1<<30), fig(1008<<30) },
 			"host-memory-low", critical, metrics.CauseHostNoMemory, nil, nil},
 		{"much pinned and enough free", func(s *metrics.Snapshot) { s.Sys.MemAvail, s.Sys.MemTotal = fig(118<<30), fig(1008<<30) }, "", 0, "", nil, nil},
@@ -132,10 +145,10 @@ func machineCases() []caseOf {
 		},
 			"shm-full", warning, metrics.CauseShmFull, []string{"--shm-size"}, nil},
 		{"swapping", func(s *metrics.Snapshot) {
-			s.Sys.SwapUsed, s.Sys.MemAvail, s.Sys.MemTotal = fig(8<<30), fig(50<<30), fig(1008<<30)
+			s.Sys.SwapUsed, s.Sys.NodeAvail, s.Sys.NodeTotal = fig(8<<30), fig(50<<30), fig(1008<<30)
 		}, "swap-used", warning, "", []string{"8.00 GiB of swap", "lower --hicache-size"}, nil},
 		{"old swap and free memory", func(s *metrics.Snapshot) {
-			s.Sys.SwapUsed, s.Sys.MemAvail, s.Sys.MemTotal = fig(8<<30), fig(500<<30), fig(1008<<30)
+			s.Sys.SwapUsed, s.Sys.NodeAvail, s.Sys.NodeTotal = fig(8<<30), fig(500<<30), fig(1008<<30)
 		}, "", 0, "", nil, nil},
 		{"a disk that hangs", func(s *metrics.Snapshot) {
 			s.Channels = []metrics.Channel{{Name: "files", State: "stuck", Since: noon.Add(-5 * time.Minute), Reason: "no answer for 5 m"}}

@@ -12,9 +12,9 @@ import (
 
 var hostMemoryLow = Detector{
 	ID:     "host-memory-low",
-	Means:  "The host is short of memory: the kernel may kill the server or the client next.",
-	Needs:  "/proc/meminfo",
-	When:   "Less than 3 % available (warning), less than 4 GiB (critical). Pinned host memory of the hierarchical cache counts as used and is named. Or the kernel's OOM killer ran within the last hour and no server's or client's end tells of it (info where only a container reached its own limit).",
+	Means:  "The host, or the container that holds the server, is short of memory: the kernel may kill the server or the client next.",
+	Needs:  "/proc/meminfo, and the memory limits of the control groups above the server",
+	When:   "Less than 3 % available (warning), less than 4 GiB (critical): of the node's memory, or below the limit of the server's container, Slurm job or other control group, whichever has less left. Page cache that can be dropped counts as free. Pinned host memory of the hierarchical cache counts as used and is named. Or the kernel's OOM killer ran within the last hour and no server's or client's end tells of it (info where only a container reached its own limit).",
 	Do:     "Lower --hicache-size (1e9 bytes a rank), or end what else takes memory.",
 	Causes: []metrics.Cause{metrics.CauseHostNoMemory, metrics.CauseHostOOMKilled},
 	For:    30 * time.Second,
@@ -40,11 +40,22 @@ var hostMemoryLow = Detector{
 		if critical {
 			c.Severity = metrics.SeverityCritical
 		}
+		if m.MemLimit != "" {
+			limit := metrics.LimitText(m.MemLimit, m.MemTotal)
+			c.Title = fmt.Sprintf("%s are left below %s", metrics.GiB(m.MemAvail.V), limit)
+			c.Why = "the kernel kills a process inside when nothing is left below the limit, whatever the node has"
+			c.Evidence[0].Text += ", page cache counted as free"
+			c.Evidence = append(c.Evidence, figureEvidence("the node itself has "+metrics.FigureText(m.NodeAvail, metrics.GiB)+" of "+metrics.FigureText(m.NodeTotal, metrics.GiB), m.NodeAvail))
+			c.Advice += ", or raise " + limit
+		}
 		for _, v := range in.working() {
 			if v.HiCache.On && v.HiCache.HostGB.Known {
 				c.Evidence = append(c.Evidence, figureEvidence(fmt.Sprintf("%.0f GB are pinned for the hierarchical cache (%g GB a rank)", v.HiCache.HostGB.V, v.HiCache.SizeGB), v.HiCache.HostGB))
 				if v.HiCache.SizeGB > 1 {
 					c.Advice = fmt.Sprintf("lower --hicache-size from %g to %.0f, which gives back %.0f GB", v.HiCache.SizeGB, math.Floor(v.HiCache.SizeGB*0.75), v.HiCache.HostGB.V*0.25)
+					if m.MemLimit != "" {
+						c.Advice += ", or raise " + metrics.LimitText(m.MemLimit, m.MemTotal)
+					}
 				}
 			}
 		}
@@ -130,14 +141,14 @@ var swapUsed = Detector{
 	Clear: 2 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		m := in.Snap.Sys
-		if !m.SwapUsed.Known || m.SwapUsed.V < in.Threshold("swap_used_gib")*(1<<30) || !m.MemAvail.Known || !m.MemTotal.Known || m.MemAvail.V > 0.1*m.MemTotal.V {
+		if !m.SwapUsed.Known || m.SwapUsed.V < in.Threshold("swap_used_gib")*(1<<30) || !m.NodeAvail.Known || !m.NodeTotal.Known || m.NodeAvail.V > 0.1*m.NodeTotal.V {
 			return
 		}
 		out.Raise(Condition{
 			Subject: "node", Severity: metrics.SeverityWarning,
-			Title:    fmt.Sprintf("%s of swap are in use, %s of memory available", metrics.GiB(m.SwapUsed.V), metrics.GiB(m.MemAvail.V)),
+			Title:    fmt.Sprintf("%s of swap are in use, %s of memory available", metrics.GiB(m.SwapUsed.V), metrics.GiB(m.NodeAvail.V)),
 			Why:      "memory is short, and what was swapped out is slow",
-			Evidence: []metrics.Evidence{figureEvidence(metrics.GiB(m.SwapUsed.V)+" of swap", m.SwapUsed), figureEvidence(metrics.GiB(m.MemAvail.V)+" available", m.MemAvail)},
+			Evidence: []metrics.Evidence{figureEvidence(metrics.GiB(m.SwapUsed.V)+" of swap", m.SwapUsed), figureEvidence(metrics.GiB(m.NodeAvail.V)+" available", m.NodeAvail)},
 			Advice:   "free memory, or lower --hicache-size; then swapoff -a && swapon -a",
 		})
 	},

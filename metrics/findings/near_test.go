@@ -221,9 +221,10 @@ func nearMisses() []nearMiss {
 		{"gpu-tool-stuck", "nvidia-smi fails: driver-mismatch", "for 20 s", func(s *metrics.Snapshot) { s.GPUTool.Since = noon.Add(-20 * time.Second) }, 20 * time.Second},
 		{"gpu-tool-stuck", "nvidia-smi fails: driver-mismatch", "there is none", func(s *metrics.Snapshot) { s.GPUTool.State = "absent" }, 0},
 		{"host-memory-low", "host memory is short", "31 GiB of 1,008 are left", func(s *metrics.Snapshot) { s.Sys.MemAvail = fig(31 << 30) }, 0},
+		{"host-memory-low", "the container's limit is near", "13 GiB of 400 are left", func(s *metrics.Snapshot) { s.Sys.MemAvail = fig(13 << 30) }, 0},
 		{"host-memory-low", "the kernel ended another: host-oom-killed", "more than an hour ago", func(s *metrics.Snapshot) { s.Kernel[0].At = noon.Add(-68 * time.Minute) }, 0},
 		{"shm-full", "shm is full", "4 of 64 MiB are left", func(s *metrics.Snapshot) { s.Sys.Shm.Avail = fig(4 << 20) }, 0},
-		{"swap-used", "swapping", "with 101 GiB of memory left", func(s *metrics.Snapshot) { s.Sys.MemAvail = fig(101 << 30) }, 0},
+		{"swap-used", "swapping", "with 101 GiB of memory left", func(s *metrics.Snapshot) { s.Sys.NodeAvail = fig(101 << 30) }, 0},
 		{"swap-used", "swapping", "3 GiB of swap", func(s *metrics.Snapshot) { s.Sys.SwapUsed = fig(3 << 30) }, 0},
 		{"link-down", "link down", "it is only in doubt for 4 s", func(s *metrics.Snapshot) {
 			s.Link.Status, s.Link.Since = metrics.LinkSuspect, noon.Add(-4*time.Second)

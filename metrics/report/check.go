@@ -153,7 +153,9 @@ type Host struct {
 	Load1    *float64 `json:"load1"`
 	MemAvail *float64 `json:"mem_available_gib"`
 	MemTotal *float64 `json:"mem_total_gib"`
-	Disks    []Disk   `json:"disks"`
+	// MemLimit names the limit below which memory is counted, null for the node's own memory.
+	MemLimit *string `json:"mem_limit"`
+	Disks    []Disk  `json:"disks"`
 }
 
 // Disk is one file system in use.
@@ -206,7 +208,7 @@ func NewCheck(s *metrics.Snapshot) Check {
 			Rows: num(s.Job.Rows), Target: target(s.Job.Target), RowsPerMin: round(num(s.Job.PerMin), 2), ETAS: eta(s.Job.ETA, s.At),
 		},
 		Host: Host{
-			Load1: num(s.Sys.Load1), MemAvail: gib(s.Sys.MemAvail), MemTotal: gib(s.Sys.MemTotal), Disks: []Disk{},
+			Load1: num(s.Sys.Load1), MemAvail: gib(s.Sys.MemAvail), MemTotal: gib(s.Sys.MemTotal), MemLimit: str(s.Sys.MemLimit), Disks: []Disk{},
 		},
 	}
 	for _, t := range s.CannotTell {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,7 @@ func firstFrames(t *testing.T, conn Conn) {
 		metrics.Want{Kind: metrics.WantLog, Path: log, Anchors: "server_args="},
 		metrics.Want{Kind: metrics.WantPID, PID: os.Getpid(), Reads: true},
 		metrics.Want{Kind: metrics.WantPID, PID: os.Getppid()},
+		metrics.Want{Kind: metrics.WantMemory, Every: time.Minute},
 		metrics.Want{Kind: metrics.WantDisk, Path: dir},
 		metrics.Want{Kind: metrics.WantDir, Path: filepath.Dir(dir)},
 	)
@@ -44,6 +46,9 @@ func firstFrames(t *testing.T, conn Conn) {
 			t.Errorf("sample lacks %q: %q", word, sys.Data)
 		}
 	}
+	w.until("the memory limits", func(f metrics.Frame) bool {
+		return f.Kind == metrics.KindSys && strings.Contains(string(f.Data), "\ngroups 0\n")
+	})
 	if d := sys.Node.Sub(s.Now); d < 0 || d > 10*time.Second {
 		t.Errorf("the sample's node time is %s after the session's", d)
 	}
@@ -131,4 +136,51 @@ func marked(mark string) []string {
 		}
 	}
 	return out
+}
+
+func TestMemoryLimits(t *testing.T) { memoryLimits(t, newLocalNode(t)) }
+
+// memoryLimits reads the limits of control groups of made-up nodes.
+func memoryLimits(t *testing.T, conn Conn) {
+	const none = "9223372036854771712\n"
+	stat := func(prefix string) string {
+		return "cache 900\n" + prefix + "inactive_file 300\nshmem 5\n" + prefix + "active_file 70\nslab 1\n"
+	}
+	for name, c := range map[string]struct {
+		cgroup string
+		files  map[string]string
+		want   string
+	}{
+		"v2, a group below one with a limit": {"0::/kubepods.slice/pod 7/abc\n", map[string]string{
+			"kubepods.slice/pod 7/abc/memory.max": "max\n", "kubepods.slice/pod 7/memory.max": "4000\n", "kubepods.slice/pod 7/memory.current": "3500\n",
+			"kubepods.slice/pod 7/memory.stat": stat(""), "kubepods.slice/memory.max": "9000\n", "kubepods.slice/memory.current": "5000\n",
+		}, "group 7 4000 3500 70 300 /kubepods.slice/pod 7\ngroup 7 9000 5000 0 0 /kubepods.slice\n"},
+		"v2, in a container that sees its own top": {"0::/\n", map[string]string{"memory.max": "4000\n", "memory.current": "3500\n", "memory.stat": stat("")}, "group 7 4000 3500 70 300 /\n"},
+		"v2, without a limit":                      {"0::/user.slice\n", map[string]string{"user.slice/memory.max": "max\n"}, ""},
+		"v2, out of what this mount shows":         {"0::/../other\n", map[string]string{"memory.max": "4000\n", "memory.current": "1\n"}, ""},
+		"v1, by the path of the host": {"9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n", map[string]string{
+			"memory/memory.limit_in_bytes": "4000\n", "memory/memory.usage_in_bytes": "3500\n", "memory/memory.stat": stat("") + stat("total_"),
+			"memory.max": "1\n",
+		}, "group 7 4000 3500 70 300 \n"},
+		"v1, without a limit": {"4:memory:/a\n", map[string]string{"memory/a/memory.limit_in_bytes": none, "memory/memory.limit_in_bytes": none}, ""},
+		"no control groups":   {"", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir+"/proc/7/cgroup", c.cgroup)
+			for f, text := range c.files {
+				write(t, dir+"/sys/"+f, text)
+			}
+			program := strings.NewReplacer("/sys/fs/cgroup", dir+"/sys", "/proc/$q/", dir+"/proc/$q/").Replace(strip(ctlSh))
+			st, err := conn.Start(t.Context(), command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(st.Stdin, "exec 2>&-\n%scg 7 999\nexit 0\n", program)
+			got, err := io.ReadAll(st.Stdout)
+			if want := "groups 7 999\n" + c.want; err != nil || string(got) != want {
+				t.Errorf("got %q (%v), want %q", got, err, want)
+			}
+		})
+	}
 }

@@ -132,12 +132,21 @@ func (p *Probe) nodeTime(uptime float64) time.Time {
 func (p *Probe) sample(ctx context.Context) error {
 	kick := p.kicked()
 	var alive []metrics.Alive
+	var grouped time.Time // when the control groups were last asked
 	failures := 0
 	var fatal error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	every(ctx, p.opts.Interval, kick, func() {
-		code := "sys;s"
+		code := "sys"
+		if limits := p.wanted(metrics.WantMemory); len(limits) > 0 && time.Since(grouped) >= limits[0].Every {
+			grouped = time.Now()
+			code += ";cg"
+			for _, w := range limits {
+				code += " " + strconv.Itoa(w.PID)
+			}
+		}
+		code += ";s"
 		pids := p.wanted(metrics.WantPID)
 		if len(pids) > 0 {
 			code += ";al"

@@ -46,6 +46,7 @@ func onShells(t *testing.T, test func(*testing.T, *localNode)) {
 func TestSystemShells(t *testing.T) {
 	onShells(t, func(t *testing.T, n *localNode) {
 		t.Run("frames", func(t *testing.T) { firstFrames(t, n) })
+		t.Run("memory limits", func(t *testing.T) { memoryLimits(t, n) })
 		t.Run("backfill", func(t *testing.T) { backfillLog(t, n) })
 		t.Run("screen", func(t *testing.T) { screenReads(t, n) })
 		t.Run("find a log", func(t *testing.T) { findsLogs(t, n) })

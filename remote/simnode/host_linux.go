@@ -1,6 +1,7 @@
 package simnode
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 // hostEvery is how often the host's figures are renewed.
 const hostEvery = time.Second
 
-// hostFiles are the files of /proc that show the model's host instead of this
+// hostFiles are the files that show the model's host instead of this
 // machine, where a mount namespace of the node's own allows it: a server that
 // pins 384 GB would otherwise stand on a laptop.
 type hostFiles struct {
@@ -45,6 +46,14 @@ func coverHost(p places, h model.Host, starters string) *hostFiles {
 		*f = created
 	}
 	files.renew(h, time.Now())
+	// The model has no memory limits; this machine's must not be taken for its.
+	empty := filepath.Join(p.dir, "run", "cgroup")
+	if os.MkdirAll(empty, 0o755) != nil {
+		return nil
+	}
+	if err := unix.Mount(empty, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+		return nil
+	}
 	for _, f := range []*os.File{files.meminfo, files.loadavg} {
 		if unix.Mount(f.Name(), filepath.Join("/proc", filepath.Base(f.Name())), "", unix.MS_BIND, "") != nil {
 			return nil

@@ -1,5 +1,5 @@
 # Figures of the host, processes by number, and background jobs. All of it but
-# info and the jobs is built-ins on /proc, which cannot block.
+# info and the jobs is built-ins on /proc and control groups, which cannot block.
 
 have() { # name, directories where it may be besides PATH
 	t=$(command -v "$1") || t=
@@ -56,6 +56,58 @@ sys() {
 			;;
 		esac
 	done </proc/meminfo
+}
+
+# The memory limits of the control groups above each process (0: this shell), as
+# this mount shows them: where it begins below the root, as in a container, the
+# upper part of the path is not there. The page cache is only asked of groups
+# that have a limit, since the kernel has to add it up.
+cg() {
+	printf 'groups %s\n' "$*"
+	for p; do
+		q=$p
+		[ "$p" = 0 ] && q=$$
+		C=..
+		while IFS=: read -r x k v; do
+			case $k in
+			memory | memory,* | *,memory | *,memory,*)
+				C=$v
+				D=/sys/fs/cgroup/memory m=limit_in_bytes u=usage_in_bytes t=total_
+				break
+				;;
+			'')
+				C=$v
+				D=/sys/fs/cgroup m=max u=current t=
+				;;
+			esac
+		done </proc/$q/cgroup
+		case $C in
+		*..*) continue ;;
+		esac
+		while :; do
+			L=
+			read -r L <"$D$C/memory.$m"
+			case $L in
+			'' | *[!0-9]* | ???????????????????*) ;;
+			*)
+				U=- a=0 i=0
+				read -r U <"$D$C/memory.$u"
+				while read -r k v; do
+					case $k in
+					${t}active_file) a=$v ;;
+					${t}inactive_file) i=$v ;;
+					esac
+				done <"$D$C/memory.stat"
+				printf 'group %s %s %s %s %s %s\n' "$p" "$L" "${U:--}" "$a" "$i" "$C"
+				;;
+			esac
+			case $C in
+			'' | /) break ;;
+			esac
+			C=${C%/*}
+		done
+	done
+	true
 }
 
 # The stat line of each process that is there.
