@@ -19,8 +19,8 @@ import (
 // somewhere, with a child that ends by itself, on request, or not at all.
 func TestSystemKeeper(t *testing.T) {
 	const (
-		polite   = "exec sleep 1000"
-		stubborn = "trap '' TERM HUP INT; while :; do sleep 1; done"
+		polite   = `: >"$READY"; exec sleep 1000`
+		stubborn = `trap '' TERM HUP INT; : >"$READY"; while :; do sleep 1; done`
 	)
 	for _, shell := range [][]string{{"dash"}, {"bash", "--posix"}, {"busybox", "ash"}, {"zsh", "--emulate", "sh"}} {
 		for _, tt := range []struct {
@@ -46,14 +46,21 @@ func TestSystemKeeper(t *testing.T) {
 				}
 				defer hold.Close()
 				cmd := exec.Command(shell[0], append(shell[1:len(shell):len(shell)], "-c", keeperScript, "runvigil-ssh", dir, "sh", "-c", tt.child)...)
+				ready := dir + ".ready"
+				cmd.Env = append(os.Environ(), "READY="+ready)
 				cmd.Stdin = in
 				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
 				in.Close()
-				if tt.child != "exit 7" {
-					time.Sleep(200 * time.Millisecond) // the child runs and has set its traps
+				for end := time.Now().Add(30 * time.Second); tt.child != "exit 7"; time.Sleep(5 * time.Millisecond) {
+					if _, err := os.Stat(ready); err == nil {
+						break
+					}
+					if time.Now().After(end) {
+						t.Fatal("the child does not come up")
+					}
 				}
 				tt.end(cmd, hold)
 				err = cmd.Wait()
@@ -64,9 +71,9 @@ func TestSystemKeeper(t *testing.T) {
 				if _, err := os.Stat(dir); !os.IsNotExist(err) {
 					t.Errorf("the folder is still there: %v", err)
 				}
-				gone(t, dir, time.Second)
+				gone(t, dir, 5*time.Second)
 				var left []remotetest.Process
-				for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 					if left = inGroup(cmd.Process.Pid); len(left) == 0 {
 						return
 					}

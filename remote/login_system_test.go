@@ -192,7 +192,7 @@ func TestSystemLink(t *testing.T) {
 
 func reach(t *testing.T, l *Link, want State) Status {
 	t.Helper()
-	timeout := time.After(15 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case s := <-l.Events():

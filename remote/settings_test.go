@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 func TestSettingsParse(t *testing.T) {
@@ -78,9 +80,7 @@ func TestSettingsPlain(t *testing.T) {
 func fakeSSH(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ssh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	remotetest.Program(t, path, "#!/bin/sh\n"+script)
 	return path
 }
 

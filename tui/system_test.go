@@ -56,7 +56,7 @@ func (x tmux) run(args ...string) string {
 func (x tmux) see(text string) string {
 	x.t.Helper()
 	screen := ""
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if screen = x.run("capture-pane", "-p"); strings.Contains(screen, text) {
 			return screen
 		}

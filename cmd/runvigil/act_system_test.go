@@ -18,6 +18,7 @@ const actLimit = 2 * time.Minute
 // TestRestartDemo restarts the simulated server: one that holds, and one whose
 // memory is too tight, which is explained.
 func TestRestartDemo(t *testing.T) {
+	t.Parallel()
 	// Servers of this machine that look the same are no business of the demo's.
 	var decoys []*exec.Cmd
 	for _, argv := range [][]string{

@@ -158,9 +158,7 @@ func newRealNodeWith(t *testing.T, o remotetest.Options) realNode {
 	}
 	wrap := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, s.SSHConfig)
-	if err := os.WriteFile(filepath.Join(wrap, "ssh"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	remotetest.Program(t, filepath.Join(wrap, "ssh"), script)
 	return realNode{s, t.TempDir(), []string{"PATH=" + wrap + ":" + os.Getenv("PATH")}}
 }
 
@@ -243,7 +241,7 @@ func (n realNode) run(t *testing.T) (rows string, client *exec.Cmd) {
 	}
 	port := freePort(t)
 	n.spawn(t, "server.log", "python3", "-m", "sglang.launch_server", "--model-path", "/models/m", "--port", port)
-	eventually(t, 10*time.Second, "the server listens", func() bool { return remotetest.Listening(port) })
+	eventually(t, 60*time.Second, "the server listens", func() bool { return remotetest.Listening(port) })
 	rows = filepath.Join(n.dir, "raw_responses", "B1.jsonl")
 	return rows, n.spawn(t, "client.log", "python3", "run_inference.py", rows, port)
 }
@@ -273,7 +271,7 @@ func TestSystemSilentClientOverOpenSSH(t *testing.T) {
 			args := []string{"check", n.Alias, "--json", "--fresh", "--dial", dialer}
 			command(t, bin, append(n.env, state), args...)
 			before := countRows(t, rows)
-			eventually(t, 20*time.Second, "30 more rows", func() bool { return countRows(t, rows) > before+30 })
+			eventually(t, 60*time.Second, "30 more rows", func() bool { return countRows(t, rows) > before+30 })
 			if err := client.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
@@ -331,7 +329,7 @@ func TestSystemKillLeavesNothing(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 20*time.Second, "the probe runs", func() bool { return len(remotetest.Running("/bin/sh -s")) >= 3 })
+			eventually(t, 60*time.Second, "the probe runs", func() bool { return len(remotetest.Running("/bin/sh -s")) >= 3 })
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}

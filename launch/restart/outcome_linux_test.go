@@ -15,6 +15,7 @@ import (
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // TestOnlyTheConfirmed: a process that took the number, or the command, of the
@@ -242,9 +243,7 @@ func (w *world) write(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	remotetest.Program(w.t, path, text)
 }
 
 // TestFilesAreOurs: what stays on the node can be read by its login only, and

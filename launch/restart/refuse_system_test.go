@@ -20,6 +20,7 @@ import (
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // ann and ben are users of the node; the numbers need no entry in passwd.
@@ -62,10 +63,11 @@ func userWorld(t *testing.T, uid int) *world {
 	w := newWorld(t)
 	w.home, w.bin, w.uid = filepath.Join(dir, "home"), filepath.Join(dir, "standin"), uid
 	binary, err := os.ReadFile(os.Args[0])
-	if err == nil {
-		err = os.WriteFile(w.bin, binary, 0o700)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, err := range []error{err, os.Chmod(dir, 0o755), os.Chmod(w.bin, 0o755), os.Mkdir(w.home, 0o700), os.Chown(w.home, uid, uid)} {
+	remotetest.Program(t, w.bin, string(binary))
+	for _, err := range []error{os.Chmod(dir, 0o755), os.Chmod(w.bin, 0o755), os.Mkdir(w.home, 0o700), os.Chown(w.home, uid, uid)} {
 		if err != nil {
 			t.Fatal(err)
 		}

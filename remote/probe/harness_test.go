@@ -14,6 +14,7 @@ import (
 
 	"github.com/runvigil/runvigil/metrics"
 	"github.com/runvigil/runvigil/remote"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // localNode runs shells on this machine as an SSH server would: each in a
@@ -234,9 +235,7 @@ func write(t testing.TB, path, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	remotetest.Program(t, path, text)
 	return path
 }
 
