@@ -99,15 +99,15 @@ target = 5
 func TestAddGuardKeepsEveryByte(t *testing.T) {
 	g := metrics.Guard{Flag: "--quantization", Allow: []string{"a\"b"}, Why: "w", Overridable: true}
 	for _, table := range [][]string{{"node", "gpu7", "guards"}, {"node", "gpu8.lab", "guards"}, {"node", "new@host:22", "guards"}} {
-		out, err := AddGuard([]byte(config), table, g)
-		if err != nil {
-			t.Fatal(err)
+		out, n, err := AddGuard([]byte(config), table, g)
+		if err != nil || n != 0 {
+			t.Fatal(n, err)
 		}
 		if !strings.HasPrefix(string(out), config) {
 			t.Errorf("%v: bytes changed", table)
 		}
 	}
-	out, err := AddGuard([]byte(strings.TrimSuffix(config, "\n")), []string{"node", "gpu8.lab", "guards"}, g)
+	out, _, err := AddGuard([]byte(strings.TrimSuffix(config, "\n")), []string{"node", "gpu8.lab", "guards"}, g)
 	want := config + "\n[[node.\"gpu8.lab\".guards]]\nflag = \"quantization\"\nallow = [\"a\\\"b\"]\nwhy = \"w\"\noverridable = true\n"
 	if d := cmp.Diff(want, string(out)); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
@@ -117,12 +117,44 @@ func TestAddGuardKeepsEveryByte(t *testing.T) {
 		"node = 5": "by hand",
 		"= broken": "no TOML",
 	} {
-		if _, err := AddGuard([]byte(in), []string{"node", "gpu7", "guards"}, g); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := AddGuard([]byte(in), []string{"node", "gpu7", "guards"}, g); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", in, err, want)
 		}
 	}
-	if _, err := AddGuard(nil, GuardsTable, metrics.Guard{Flag: "x", Deny: []string{"y"}}); err == nil {
+	if _, _, err := AddGuard(nil, GuardsTable, metrics.Guard{Flag: "x", Deny: []string{"y"}}); err == nil {
 		t.Error("a guard without a reason was added")
+	}
+}
+
+// The same rule twice is one rule with the newer reason, where it stood.
+func TestAddGuardTwice(t *testing.T) {
+	add := func(data []byte, why string, deny ...string) ([]byte, int) {
+		t.Helper()
+		out, n, err := AddGuard(data, GuardsTable, metrics.Guard{Flag: "--kv_cache_dtype", Deny: deny, Why: why})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out, n
+	}
+	const file = "# ours\n\n[[guards]]\nflag = \"kv-cache-dtype\"\ndeny = [\"int8*\", \"fp8*\"]\nwhy = \"old\"\noverridable = true\n\n# about tp\n[[guards]]\nflag = \"tp-size\"\nallow = [\"8\"]\nwhy = \"w\"\n"
+	out, n := add([]byte(file), "new", "FP8*", "int8*")
+	want := strings.Replace(strings.Replace(file, "deny = [\"int8*\", \"fp8*\"]\nwhy = \"old\"\noverridable = true\n", "deny = [\"FP8*\", \"int8*\"]\nwhy = \"new\"\n", 1), "kv-cache-dtype", "kv_cache_dtype", 1)
+	if d := cmp.Diff(want, string(out)); d != "" || n != 1 {
+		t.Errorf("%d (-want +got):\n%s", n, d)
+	}
+	if again, n := add(out, "new", "int8*", "fp8*"); n != 1 || string(again) != string(out) {
+		t.Errorf("%d: written again:\n%s", n, again)
+	}
+	if out, n := add(out, "other values, another rule", "fp8*"); n != 0 || strings.Count(string(out), "[[guards]]") != 3 {
+		t.Errorf("%d:\n%s", n, out)
+	}
+	// Those that were doubled before become one.
+	twice := file + strings.TrimPrefix(file, "# ours\n")
+	if out, n := add([]byte(twice), "one", "fp8*", "int8*"); n != 2 || strings.Count(string(out), "dtype") != 1 || strings.Count(string(out), "tp-size") != 2 {
+		t.Errorf("%d:\n%s", n, out)
+	}
+	if _, _, err := AddGuard([]byte("guards = [{flag='x', deny=['y'], why='z'}]\n"), GuardsTable, metrics.Guard{Flag: "x", Deny: []string{"y"}, Why: "w"}); err == nil || !strings.Contains(err.Error(), "by hand") {
+		t.Errorf("inline guards: %v", err)
 	}
 }
 
@@ -197,7 +229,7 @@ func FuzzGuardsFile(f *testing.F) {
 		if err == nil && n == 0 && string(out) != string(data) {
 			t.Error("removing nothing changed the file")
 		}
-		out, err = AddGuard(data, GuardsTable, metrics.Guard{Flag: "x", Deny: []string{flag + "."}, Why: "z"})
+		out, _, err = AddGuard(data, GuardsTable, metrics.Guard{Flag: "x", Deny: []string{flag + "."}, Why: "z"})
 		if err == nil && !strings.HasPrefix(string(out), string(data)) {
 			t.Error("adding changed what was there")
 		}

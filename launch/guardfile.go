@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -82,26 +83,107 @@ func EncodeGuards(guards []metrics.Guard) []byte {
 	return b
 }
 
-// AddGuard appends a guard to a TOML file under a table (GuardsTable, or
-// "node", NAME, "guards" in the configuration). Every other byte stays.
-func AddGuard(data []byte, table []string, g metrics.Guard) ([]byte, error) {
+// AddGuard puts a guard into a TOML file under a table (GuardsTable, or "node",
+// NAME, "guards" in the configuration). One with the same rule, which is the flag
+// with what it allows and denies, is replaced where it stands, with its reason;
+// replaced is how many there were. Every other byte stays.
+func AddGuard(data []byte, table []string, g metrics.Guard) (out []byte, replaced int, err error) {
 	if err := CheckGuard(g); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	out := bytes.Clone(data)
-	if len(out) > 0 && out[len(out)-1] != '\n' {
-		out = append(out, '\n')
-	}
-	out = append(out, guardTOML(table, g)...)
 	before, rest, err := guardsAt(data, table)
+	if err != nil {
+		return nil, 0, err
+	}
+	var same []bool
+	for _, b := range before {
+		e := entryOf(b)
+		same = append(same, sameRule(e, g))
+		if !sameRule(e, g) {
+			continue
+		}
+		replaced++
+		if e.Why == g.Why && e.Overridable == g.Overridable && replaced == 1 {
+			out = data // nothing to say anew, if it is the only one
+		}
+	}
+	switch {
+	case replaced == 0:
+		out = bytes.Clone(data)
+		if len(out) > 0 && out[len(out)-1] != '\n' {
+			out = append(out, '\n')
+		}
+		out = append(out, guardTOML(table, g)...)
+	case replaced > 1 || out == nil:
+		if out, err = replaceGuards(data, table, same, g); err != nil {
+			return nil, 0, err
+		}
+	}
+	after, restAfter, err := guardsAt(out, table)
+	if err != nil || len(after) != len(before)+1-replaced || !reflect.DeepEqual(rest, restAfter) {
+		return nil, 0, fmt.Errorf("the file already has %s in a form to which a [[%s]] table cannot be added; write the guard there by hand", dotted(table), dotted(table))
+	}
+	return out, replaced, nil
+}
+
+// replaceGuards writes a guard in place of the first of those marked, and takes
+// the others out.
+func replaceGuards(data []byte, table []string, marked []bool, g metrics.Guard) ([]byte, error) {
+	spans, err := guardSpans(data, table)
 	if err != nil {
 		return nil, err
 	}
-	after, restAfter, err := guardsAt(out, table)
-	if err != nil || len(after) != len(before)+1 || !reflect.DeepEqual(rest, restAfter) {
-		return nil, fmt.Errorf("the file already has %s in a form to which a [[%s]] table cannot be added; write the guard there by hand", dotted(table), dotted(table))
+	if len(spans) != len(marked) {
+		return nil, fmt.Errorf("%s is not written as [[%s]] tables; change the guard on %s by hand", dotted(table), dotted(table), g.Flag)
 	}
-	return out, nil
+	text := strings.TrimPrefix(guardTOML(table, g), "\n")
+	var out []byte
+	pos := 0
+	for i, s := range spans {
+		if !marked[i] {
+			continue
+		}
+		out = append(append(out, data[pos:s.start]...), text...)
+		if pos = s.end; text != "" && bytes.HasSuffix(data[s.start:s.end], []byte("\n\n")) {
+			pos-- // the blank line that sets the next table apart
+		}
+		text = ""
+	}
+	return append(out, data[pos:]...), nil
+}
+
+// entryOf is a decoded guard; what does not fit a guard is absent.
+func entryOf(v any) guardEntry {
+	m, _ := v.(map[string]any)
+	e := guardEntry{Flag: guardFlag(v)}
+	e.Why, _ = m["why"].(string)
+	e.Overridable, _ = m["overridable"].(bool)
+	words := func(key string) (out []string) {
+		list, _ := m[key].([]any)
+		for _, w := range list {
+			if s, ok := w.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	e.Allow, e.Deny = words("allow"), words("deny")
+	return e
+}
+
+// sameRule tells whether an entry allows and denies the same of the same flag,
+// in whatever order and spelling.
+func sameRule(e guardEntry, g metrics.Guard) bool {
+	name := func(s string) string { return strings.ReplaceAll(strings.TrimLeft(s, "-"), "_", "-") }
+	set := func(list []string) []string {
+		out := make([]string, len(list))
+		for i, s := range list {
+			out[i] = strings.ToLower(strings.TrimSpace(s))
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	return name(e.Flag) == name(g.Flag) && slices.Equal(set(e.Allow), set(g.Allow)) && slices.Equal(set(e.Deny), set(g.Deny))
 }
 
 // RemoveGuard takes the guards on a flag out of a TOML file; n is how many there

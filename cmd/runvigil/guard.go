@@ -89,15 +89,22 @@ func guard(ctx context.Context, o *options, name, action, flag string, g guardOp
 			return usageError{err}
 		}
 	}
-	edit := func(data []byte, table []string) (out []byte, err error) {
+	edit := func(data []byte, table []string) (out []byte, note string, err error) {
 		if action == "add" {
-			return launch.AddGuard(data, table, rule)
+			out, n, err := launch.AddGuard(data, table, rule)
+			switch {
+			case err == nil && n > 0 && bytes.Equal(out, data):
+				note = "this guard is there already; nothing is changed"
+			case err == nil && n > 0:
+				note = "the same rule was there: it is replaced"
+			}
+			return out, note, err
 		}
 		out, n, err := launch.RemoveGuard(data, table, flag)
 		if err == nil && n == 0 {
-			return nil, fmt.Errorf("there is no guard on %s to remove; `runvigil guard %s list` shows all", flag, name)
+			return nil, "", fmt.Errorf("there is no guard on %s to remove; `runvigil guard %s list` shows all", flag, name)
 		}
-		return out, err
+		return out, "", err
 	}
 	if g.onNode {
 		return guardOnNode(ctx, o, name, action, g, edit)
@@ -116,17 +123,33 @@ func guard(ctx context.Context, o *options, name, action, flag string, g guardOp
 	return editConfig(o, name, edit)
 }
 
+// A guardEdit changes a TOML file that has guards in a table; note tells what is
+// special about it.
+type guardEdit func(data []byte, table []string) (out []byte, note string, err error)
+
 // editConfig changes the guards of a node in the configuration file. Every byte
-// outside of the guard stays, and the result must still be a configuration.
-func editConfig(o *options, name string, edit func([]byte, []string) ([]byte, error)) error {
+// outside of the guard stays, and the result must still be a configuration. Who
+// comes second waits for the first.
+func editConfig(o *options, name string, edit guardEdit) error {
 	file := first(o.config, config.DefaultPath())
+	unlock, err := lockFile(file)
+	if err != nil {
+		return fmt.Errorf("lock the configuration: %w", err)
+	}
+	defer unlock()
 	data, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	out, err := edit(data, []string{"node", name, "guards"})
+	out, note, err := edit(data, []string{"node", name, "guards"})
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
+	}
+	if note != "" {
+		fmt.Fprintln(o.io.err, note)
+	}
+	if bytes.Equal(out, data) {
+		return nil
 	}
 	if _, err := config.Parse(out); err != nil {
 		return fmt.Errorf("%s would no longer be a configuration; nothing was written:\n%w", file, err)
@@ -193,7 +216,7 @@ func printGuards(o *options, guards []metrics.Guard, asJSON bool) error {
 
 // guardOnNode lists or edits the guards file on the node. What is to be written
 // is shown first.
-func guardOnNode(ctx context.Context, o *options, name, action string, g guardOptions, edit func([]byte, []string) ([]byte, error)) error {
+func guardOnNode(ctx context.Context, o *options, name, action string, g guardOptions, edit guardEdit) error {
 	n, err := o.openNode(ctx, name)
 	if err != nil {
 		return err
@@ -211,11 +234,11 @@ func guardOnNode(ctx context.Context, o *options, name, action string, g guardOp
 		return unreachable(n, err)
 	}
 	defer func() { _ = conn.Close() }()
-	data, exists, err := readOnNode(ctx, conn, file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	if action == "list" {
+		data, exists, err := readOnNode(ctx, conn, file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		guards, err := launch.ParseGuards(data)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", name, file, err)
@@ -225,26 +248,58 @@ func guardOnNode(ctx context.Context, o *options, name, action string, g guardOp
 		}
 		return printGuards(o, guards, g.asJSON)
 	}
-	base := data
-	if !exists {
-		base = launch.EncodeGuards(nil)
-	}
-	if _, err := launch.ParseGuards(base); err != nil {
-		return fmt.Errorf("%s: %s: %w", name, file, err)
-	}
-	out, err := edit(base, launch.GuardsTable)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", name, file, err)
-	}
-	if _, err := launch.ParseGuards(out); err != nil {
-		return fmt.Errorf("%s: %s would no longer be a guards file; nothing was written: %w", name, file, err)
-	}
-	fmt.Fprint(o.io.out, "On "+name+" this file is replaced as a whole, readable by all:\n", changedLines(file, data, out))
-	if err := confirmWrite(o, g.yes); err != nil {
-		return err
-	}
-	if err := replaceOnNode(ctx, conn, file, data, exists, out); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	return writeGuards(ctx, o, n, conn, file, g.yes, edit)
+}
+
+// guardTries is how often a guards file that others change at the same moment is
+// read again.
+const guardTries = 10
+
+// writeGuards edits the guards file on the node. Where somebody else changed it
+// since it was read, the edit is made again in what he wrote; what is changed by
+// us was confirmed and stays the same, or is asked for again.
+func writeGuards(ctx context.Context, o *options, n *node, conn *remote.Conn, file string, yes bool, edit guardEdit) error {
+	confirmed := ""
+	for try := 1; ; try++ {
+		data, exists, err := readOnNode(ctx, conn, file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+		base := data
+		if !exists {
+			base = launch.EncodeGuards(nil)
+		}
+		if _, err := launch.ParseGuards(base); err != nil {
+			return fmt.Errorf("%s: %s: %w", n.name, file, err)
+		}
+		out, note, err := edit(base, launch.GuardsTable)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", n.name, file, err)
+		}
+		if _, err := launch.ParseGuards(out); err != nil {
+			return fmt.Errorf("%s: %s would no longer be a guards file; nothing was written: %w", n.name, file, err)
+		}
+		if note != "" && try == 1 {
+			fmt.Fprintln(o.io.err, note)
+		}
+		if exists && bytes.Equal(out, data) {
+			return nil
+		}
+		if change := changedLines(file, data, out); change != confirmed {
+			fmt.Fprint(o.io.out, "On "+n.name+" this file is replaced as a whole, readable by all:\n", change)
+			if err := confirmWrite(o, yes); err != nil {
+				return err
+			}
+			confirmed = change
+		}
+		err = replaceOnNode(ctx, conn, file, data, exists, out)
+		if errors.Is(err, errChanged) && try < guardTries {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+		break
 	}
 	fmt.Fprintln(o.io.out, "written")
 	if n.config.GuardsFile != file {
@@ -304,8 +359,14 @@ func readOnNode(ctx context.Context, conn *remote.Conn, file string) (data []byt
 	return res.Stdout, true, nil
 }
 
+// errChanged says that a file on the node is not as it was read, or that somebody
+// is writing it.
+var errChanged = errors.New("somebody else changed it meanwhile; look again")
+
 // replaceOnNode writes a file on the node by a rename, so that a reader sees the
-// old or the new one, and only if it is still as it was read.
+// old or the new one, and only if it is still as it was read (else errChanged). A
+// lock beside it, which dies at a minute's age, keeps two of us apart between
+// the look and the rename.
 func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []byte, existed bool, data []byte) error {
 	words := make([]string, 3)
 	for i, s := range []string{file, string(old), string(data)} {
@@ -320,17 +381,28 @@ func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []by
 		state = "[ \"$(cat \"$f\"; echo x)\" = \"$old\"x ]"
 	}
 	res, err := onNode(ctx, conn, "f="+words[0]+"\nold="+words[1]+"\nnew="+words[2]+`
-`+state+` || { echo "somebody else changed it meanwhile; look again" >&2; exit 45; }
+lock=$f.lock t=$f.new.$$ n=0
 umask 022
-t=$f.new.$$
 trap 'rm -f "$t"' EXIT
+trap 'exit 1' HUP INT TERM
+: >"$t" || exit 1 # it says why nothing can be written here
+until (set -C; : >"$lock") 2>/dev/null; do
+	[ -z "$(find "$lock" -mmin +1 2>/dev/null)" ] || { rm -f "$lock"; continue; }
+	[ $((n += 1)) -le 20 ] || exit 45
+	sleep 0.1 2>/dev/null || sleep 1
+done
+trap 'rm -f "$t" "$lock"' EXIT
+`+state+` || exit 45
 [ ! -e "$f" ] || cp -p "$f" "$t" || exit 1 # its mode and owner
 printf '%s' "$new" >"$t" && mv -f "$t" "$f"
 `)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
-	if res.Exit != 0 {
+	switch {
+	case res.Exit == 45:
+		return fmt.Errorf("write %s: %w", file, errChanged)
+	case res.Exit != 0:
 		return fmt.Errorf("write %s: %s", file, metrics.Clean(strings.TrimSpace(string(res.Stderr)), 300))
 	}
 	return nil

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +71,64 @@ func TestGuardInTheConfiguration(t *testing.T) {
 	}
 	if _, err = captured(t, o, func() error { return guard(t.Context(), o, "gpu7", "remove", "kv-cache-dtype", guardOptions{}) }); err == nil || !strings.Contains(err.Error(), "no guard on") {
 		t.Errorf("removing what is not there: %v", err)
+	}
+}
+
+// The same rule is kept once, and what several add at once is all kept.
+func TestGuardsAddedTwiceAndAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.toml")
+	add := func(flag, why string) (string, error) {
+		o := &options{config: file, interval: time.Second}
+		return captured(t, o, func() error {
+			return guard(t.Context(), o, "gpu7", "add", flag, guardOptions{deny: []string{"fp8*"}, why: why})
+		})
+	}
+	for _, c := range []struct{ why, want string }{{"one", "+ why"}, {"two", "the same rule was there: it is replaced"}, {"two", "there already; nothing is changed"}} {
+		if out, err := add("kv-cache-dtype", c.why); err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(data), "[[node.gpu7.guards]]") != 1 || !strings.Contains(string(data), `why = "two"`) {
+		t.Errorf("%v:\n%s", err, data)
+	}
+	conn, err := remote.Dial(t.Context(), remote.Target{}, remote.Options{Dialer: remote.DialerLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	onNode := filepath.Join(t.TempDir(), "guards.toml")
+	const each = 4
+	var wg sync.WaitGroup
+	for i := range each {
+		wg.Go(func() {
+			if out, err := add(fmt.Sprintf("flag-%d", i), "w"); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+		wg.Go(func() {
+			o := &options{}
+			rule := metrics.Guard{Flag: fmt.Sprintf("flag-%d", i), Deny: []string{"x"}, Why: "w"}
+			out, err := captured(t, o, func() error {
+				return writeGuards(t.Context(), o, &node{name: "gpu7"}, conn, onNode, true, func(data []byte, table []string) ([]byte, string, error) {
+					out, _, err := launch.AddGuard(data, table, rule)
+					return out, "", err
+				})
+			})
+			if err != nil {
+				t.Errorf("on the node: %v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+	for name, want := range map[string]int{file: each + 1, onNode: each} {
+		data, err := os.ReadFile(name)
+		if err != nil || strings.Count(string(data), "guards]]") != want {
+			t.Errorf("%d guards wanted, %v:\n%s", want, err, data)
+		}
+		if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 1 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
 	}
 }
 

@@ -6,7 +6,39 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
+
+// lockFile holds a file, which is replaced as a whole and need not be there yet,
+// against others of us who edit it. The lock lies beside it, and goes when we do.
+func lockFile(file string) (unlock func(), err error) {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	name := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".lock")
+	for {
+		lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		// Whoever held it before took the file away: then this is no lock any more.
+		mine, err := lock.Stat()
+		now, gone := os.Stat(name)
+		if err == nil && gone == nil && os.SameFile(mine, now) {
+			return func() { _ = errors.Join(os.Remove(name), lock.Close()) }, nil
+		}
+		if err := errors.Join(err, lock.Close()); err != nil {
+			return nil, err
+		}
+	}
+}
 
 // replaceFile writes a file as a whole: beside it, on the disk, and then in its
 // place. Where that fails the file is as it was, and nothing is left beside it.
