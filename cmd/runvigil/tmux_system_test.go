@@ -155,6 +155,19 @@ func TestSystemShellRunsScreenPrograms(t *testing.T) {
 	if !strings.Contains(term.text(), "20 70") {
 		t.Errorf("the shell does not know the new size:\n%s", term.text())
 	}
+	term.keys("cd $(mktemp -d); busybox vi note", "Enter")
+	term.wait("- note")
+	term.keys("i")
+	term.keys("-l", "left by vi")
+	term.keys("Escape")
+	term.wait("- note [Modified]")
+	term.keys("-l", ":wq")
+	term.keys("Enter")
+	term.keys("cat note; rm note; rmdir $PWD; echo after-$((40 + 2))", "Enter")
+	term.wait("after-42")
+	if !strings.Contains(term.text(), "\nleft by vi\nafter-42") {
+		t.Errorf("vi did not take the keys or the screen:\n%s", term.text())
+	}
 	term.keys("C-c", "")
 	term.keys("exit", "Enter")
 	term.wait("rows land")
