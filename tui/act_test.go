@@ -478,6 +478,31 @@ func TestStartClient(t *testing.T) {
 	}
 }
 
+// Tab goes through the choices that fit what was typed, in their order.
+func TestValueDialogCompletes(t *testing.T) {
+	drive(t, 120, 40, sceneSettled(), func(d *driver) {
+		d.Press("e").Press("/").Type("kv-cache-dtype").Press("enter", "enter", "ctrl+u").See("tab: auto, ").Type("FP8").See("tab: fp8_e5m2, fp8_e4m3")
+		value := func(want string) {
+			d.t.Helper()
+			if got := d.m.dialogs[len(d.m.dialogs)-1].(*valueDialog).in.text(); got != want {
+				d.t.Errorf("%q stands there, want %q", got, want)
+			}
+		}
+		for _, want := range []string{"fp8_e5m2", "fp8_e4m3", "fp8_e5m2"} {
+			d.Press("tab")
+			value(want)
+		}
+		d.Press("shift+tab")
+		value("fp8_e4m3")
+		d.Press("ctrl+u").Type("e4").Press("tab")
+		value("fp8_e4m3") // what no choice begins with, one may hold
+		d.Press("ctrl+u").Type("int4").Press("tab")
+		value("int4")
+		d.Press("ctrl+u").Press("tab")
+		value("auto")
+	})
+}
+
 func TestStartsView(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("t").See("starts  by when", "★ best, running", "#5 is best: highest", "#1 (640), #3 (606) not comparable", "▲ breaks a guard", "✖ crashed: cuda-oom", "(* imported)")

@@ -79,6 +79,9 @@ type valueDialog struct {
 	r  formRow
 	in input
 
+	stem    string // what was typed, to which tab finds the choices
+	offered string // what tab put there, or what stood there at first
+
 	tried string // the text that judged is of
 	judge assessment
 	bad   string
@@ -98,8 +101,44 @@ func newValueDialog(v *formView, r formRow) *valueDialog {
 	if strings.Contains(d.in.text(), metrics.Masked) {
 		d.in.set("")
 	}
-	d.in.secret = isSecret(r)
+	d.in.secret, d.offered = isSecret(r), d.in.text()
 	return d
+}
+
+// choices are those that what was typed may become, in their order: that begin
+// with it, else that hold it; all where nothing was typed.
+func (d *valueDialog) choices() []string {
+	if text := d.in.text(); text != d.offered {
+		d.stem, d.offered = strings.ToLower(strings.TrimSpace(text)), text
+	}
+	var begin, hold []string
+	for _, c := range d.r.flag.Choices {
+		switch low := strings.ToLower(c); {
+		case strings.HasPrefix(low, d.stem):
+			begin = append(begin, c)
+		case strings.Contains(low, d.stem):
+			hold = append(hold, c)
+		}
+	}
+	if len(begin) > 0 {
+		return begin
+	}
+	return hold
+}
+
+// choose puts the next of the choices there, or the one before.
+func (d *valueDialog) choose(by int) {
+	choices := d.choices()
+	n := len(choices)
+	if n == 0 {
+		return
+	}
+	i := slices.Index(choices, d.in.text())
+	if i < 0 && by < 0 {
+		i = 0 // the last one comes before the first
+	}
+	d.offered = choices[(i+by+n)%n]
+	d.in.set(d.offered)
 }
 
 // isSecret tells whether the name says that the value is one.
@@ -157,8 +196,8 @@ func (d *valueDialog) draw(m *Model, screen area) {
 	a.line(0, y, w, was)
 	d.in.draw(a, 0, y+1, a.w())
 	y += 2
-	if len(d.r.flag.Choices) > 0 {
-		for _, row := range wrap("tab: "+strings.Join(d.r.flag.Choices, ", "), w, 2) {
+	if choices := d.choices(); len(choices) > 0 {
+		for _, row := range wrap("tab: "+strings.Join(choices, ", "), w, 2) {
 			a.put(0, y, row, stDim)
 			y++
 		}
@@ -183,16 +222,7 @@ func (d *valueDialog) draw(m *Model, screen area) {
 func (d *valueDialog) keys() []dialogKey {
 	choose := func(by int) func(*Model, tea.KeyPressMsg) tea.Cmd {
 		return func(*Model, tea.KeyPressMsg) tea.Cmd {
-			choices := d.r.flag.Choices
-			n := len(choices)
-			if n == 0 {
-				return nil
-			}
-			i := slices.Index(choices, d.in.text())
-			if i < 0 && by < 0 {
-				i = 0 // the last one comes before the first
-			}
-			d.in.set(choices[(i+by+n)%n])
+			d.choose(by)
 			return nil
 		}
 	}
@@ -206,7 +236,7 @@ func (d *valueDialog) keys() []dialogKey {
 			m.close(d)
 			return d.v.do(m, d.edit())
 		}},
-		{[]string{"tab"}, "the next choice, where there are some", choose(1)},
+		{[]string{"tab"}, "the next choice that fits what was typed", choose(1)},
 		{[]string{"shift+tab"}, "the choice before", choose(-1)},
 	}
 }
