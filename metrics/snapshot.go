@@ -303,6 +303,11 @@ type LogRef struct {
 	Gap time.Duration
 	// Note says what is missing, e.g. "stdout goes to a terminal".
 	Note string
+	// Deleted is since when the file is not there, zero while it is; a log that was
+	// renamed and made anew was not deleted. Held is where a process still has it
+	// open ("/proc/PID/fd/N"), "" for none that is known.
+	Deleted time.Time
+	Held    string
 }
 
 // CauseFact is a cause with its proof.
@@ -426,7 +431,11 @@ type Dataset struct {
 	Median         Figure // of output lengths
 	MedianInTokens bool
 	Cut            Figure // share of finish_reason length, 0 to 1
-	Err            string
+	// Err says why a file of it cannot be counted, e.g. "is a directory"; ErrPath is
+	// that file, ErrSince when it was first so.
+	Err      string
+	ErrPath  string
+	ErrSince time.Time
 	// Repeats are rows among the judged ones whose id had been seen before.
 	Repeats Figure
 	// What this file's rows were like before: shares of 1, and the median length.
@@ -550,6 +559,9 @@ type LogTail struct {
 	Offset  int64 // bytes of the file read so far
 	Size    int64
 	Skipped int64 // bytes never read since too much came at once
+	// Deleted and Held are as in LogRef.
+	Deleted time.Time
+	Held    string
 }
 
 // LogLine is one cleaned line.

@@ -236,6 +236,10 @@ func (v *logView) drawEmpty(m *Model, a area) {
 
 func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	state := sp("following", stOK)
+	var t *metrics.LogTail
+	if m.snap != nil {
+		t = m.snap.Logs[v.path]
+	}
 	switch {
 	case v.stop != nil:
 		state = sp("reading …  esc stops", stInfo)
@@ -245,6 +249,8 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 		state = sp(commas(int64(max(end-v.top-v.page, 0)))+" below, G follows", stWarn)
 	case !m.at.IsZero():
 		state = sp("as it was", stInfo)
+	case t != nil && !t.Deleted.IsZero():
+		state = sp("deleted since "+m.snap.Clock(t.Deleted), stWarn)
 	}
 	segs := []seg{{0, line{state}}}
 	if !v.match.empty() {
@@ -259,12 +265,10 @@ func (v *logView) drawStatus(m *Model, a area, b *logBuf, end int) {
 	if b.first > 0 {
 		segs = append(segs, seg{3, line{sp("line "+commas(b.first+int64(v.top)), stDim)}})
 	}
-	if m.snap != nil {
-		if t := m.snap.Logs[v.path]; t != nil {
-			segs = append(segs, seg{4, line{sp(metrics.Bytes(float64(t.Size)), stDim)}})
-			if t.Skipped > 0 {
-				segs = append(segs, seg{2, line{sp("skipped "+metrics.Bytes(float64(t.Skipped)), stWarn)}})
-			}
+	if t != nil {
+		segs = append(segs, seg{4, line{sp(metrics.Bytes(float64(t.Size)), stDim)}})
+		if t.Skipped > 0 {
+			segs = append(segs, seg{2, line{sp("skipped "+metrics.Bytes(float64(t.Skipped)), stWarn)}})
 		}
 	}
 	mode := "cut"

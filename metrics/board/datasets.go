@@ -223,7 +223,7 @@ func (b *Board) dataset(key string, files []string) metrics.Dataset {
 			}
 			d.Grew = latest(d.Grew, r.grew)
 			if r.fact.Err != "" {
-				d.Err = metrics.Clean(r.fact.Err, 200)
+				d.Err, d.ErrPath, d.ErrSince = metrics.Clean(r.fact.Err, 200), p, r.errAt
 			}
 			d.Torn = d.Torn || r.fact.Torn
 			if r.seen {

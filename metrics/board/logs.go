@@ -2,6 +2,8 @@ package board
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +32,11 @@ type logState struct {
 	head   metrics.LogHeader
 	at     time.Time // newest chunk
 	seen   bool
-	open   bool          // a record may wait for its end in the parser
-	grew   time.Time     // when it was last longer than before
-	gap    time.Duration // longest time between two growths
+	open   bool      // a record may wait for its end in the parser
+	grew   time.Time // when it was last longer than before
+	// deleted is since when the file is not there, zero while it is.
+	deleted time.Time
+	gap     time.Duration // longest time between two growths
 
 	lines  []metrics.LogLine
 	lineNo int64 // number of the newest line, 0 unknown
@@ -347,14 +351,39 @@ func (l *logState) ref(b *Board, note string) metrics.LogRef {
 	if l.head.Err != "" && r.Note == "" {
 		r.Note = l.head.Err
 	}
+	r.Deleted, r.Held = b.deletedLog(l)
 	return r
 }
 
+// rotating is how long a log may be away while it is rotated.
+const rotating = 5 * time.Second
+
+// deletedLog tells since when a log's file is not there, and where a process
+// still has it open as its output.
+func (b *Board) deletedLog(l *logState) (since time.Time, held string) {
+	if l.deleted.IsZero() || b.present().Sub(l.deleted) < rotating {
+		return time.Time{}, ""
+	}
+	for _, pid := range slices.Sorted(maps.Keys(b.procs)) {
+		p := b.procs[pid]
+		for n, fd := range []string{p.FD1, p.FD2} {
+			if fd == l.path+deletedMark {
+				return l.deleted, fmt.Sprintf("/proc/%d/fd/%d", pid, n+1)
+			}
+		}
+	}
+	return l.deleted, ""
+}
+
+// deletedMark ends the name of an open file that is there no more.
+const deletedMark = " (deleted)"
+
 // snapshot shares the lines: later lines come behind the given ones.
-func (l *logState) snapshot() *metrics.LogTail {
+func (l *logState) snapshot(b *Board) *metrics.LogTail {
 	n := len(l.lines)
 	from := max(0, n-tailKeep)
 	t := &metrics.LogTail{Path: l.path, ZoneSec: l.zone, Lines: l.lines[from:n:n], Offset: l.head.End, Size: l.head.Size, Skipped: l.head.Skipped}
+	t.Deleted, t.Held = b.deletedLog(l)
 	if l.lineNo > 0 {
 		t.First = l.lineNo - int64(n-from) + 1
 	}

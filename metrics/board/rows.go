@@ -96,6 +96,7 @@ type rowState struct {
 	past    rowsPast
 	reset   *metrics.RowsReset
 	missing bool // its file was deleted
+	errAt   time.Time
 	fresh   bool // the file was not there when its directory was first listed
 }
 
@@ -118,7 +119,13 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		s.judged = r.Judged
 		s.past.judge(r.Judged, f.At)
 	}
-	s.fact, s.at = r, f.At
+	if r.Err != s.fact.Err {
+		s.errAt = f.At
+	}
+	s.fact = r
+	if r.Err == "" {
+		s.at = f.At
+	}
 	if r.Err != "" || !r.Done {
 		return
 	}
@@ -230,6 +237,14 @@ func (b *Board) file(st metrics.FileStat) {
 			r.deleted(b, st.Path)
 		}
 		r.missing = r.missing && !st.Exists
+	}
+	if l := b.logs[st.Path]; l != nil {
+		switch {
+		case st.Exists:
+			l.deleted = time.Time{}
+		case l.seen && st.Err == "" && l.deleted.IsZero():
+			l.deleted = b.now
+		}
 	}
 	b.files[st.Path] = st
 }

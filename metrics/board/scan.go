@@ -195,6 +195,9 @@ func (b *Board) logOf(p metrics.Proc) (file, note string) {
 		if isFile(fd) {
 			return fd, ""
 		}
+		if name, deleted := strings.CutSuffix(fd, deletedMark); deleted && isFile(name) {
+			note = "its log was deleted: " + metrics.Clean(name, 200)
+		}
 		if fd != "" && strings.HasPrefix(fd, "/dev/pts/") {
 			note = "its output goes to terminal " + metrics.Clean(fd, 40)
 		}
@@ -218,7 +221,7 @@ func (b *Board) logOf(p metrics.Proc) (file, note string) {
 }
 
 func isFile(fd string) bool {
-	return strings.HasPrefix(fd, "/") && !strings.HasPrefix(fd, "/dev/") && !strings.HasPrefix(fd, "/proc/") && !strings.HasSuffix(fd, " (deleted)")
+	return strings.HasPrefix(fd, "/") && !strings.HasPrefix(fd, "/dev/") && !strings.HasPrefix(fd, "/proc/") && !strings.HasSuffix(fd, deletedMark)
 }
 
 // teeOf finds the file of a tee that was started in the same pipeline.

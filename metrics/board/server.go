@@ -213,17 +213,19 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 			}
 			return metrics.ServerIdle, latest(ready, lastSign)
 		}
-		if l.running > 0 && now.Sub(latest(lastSign, ready)) > silence && now.Sub(l.busySince) > silence/2 && sec != nil {
+		if l.running > 0 && now.Sub(latest(lastSign, ready)) > silence && now.Sub(l.busySince) > silence/2 && sec != nil && !b.blind(s) {
 			return metrics.ServerHung, latest(lastSign, ready)
 		}
 		return metrics.ServerServing, ready
 	}
-	if since, hung := s.heartbeat(now, latest(lastBatch, ready)); hung && !l.known {
+	if since, hung := s.heartbeat(now, latest(lastBatch, ready)); hung && !l.known && !b.blind(s) {
 		return metrics.ServerHung, since
 	}
 	switch {
 	case s.promFirst(sec) && s.prom.view.Running.V > 0:
 		return metrics.ServerServing, ready
+	case b.blind(s) && now.Sub(lastSign) > silence:
+		return metrics.ServerServing, ready // what its lines would say cannot be read
 	case lastSign.IsZero() && sec != nil && sec.running.Known && sec.running.V >= few && now.Sub(ready) > silence:
 		return metrics.ServerHung, ready // its lines count requests and no token ever moved
 	case sec != nil && now.Sub(latest(sec.answered, lastSign)) <= silence:
@@ -241,6 +243,13 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 		return metrics.ServerHung, lastSign
 	}
 	return metrics.ServerIdle, lastSign
+}
+
+// blind tells a server whose tokens cannot be seen: its log's file is not there,
+// and /metrics never counted any.
+func (b *Board) blind(s *serverState) bool {
+	l := b.logs[s.log]
+	return l != nil && !l.deleted.IsZero() && s.prom.moved.IsZero()
 }
 
 // answered is when the newest request was answered, as the log tells it.

@@ -70,7 +70,7 @@ func (b *Board) build() *metrics.Snapshot {
 	s.Logs = map[string]*metrics.LogTail{}
 	for p, l := range b.logs {
 		if l.seen {
-			s.Logs[p] = l.snapshot()
+			s.Logs[p] = l.snapshot(b)
 		}
 	}
 	s.Series = b.seriesMap(servers)

@@ -81,7 +81,7 @@ func causeCases() []caseOf {
 	})
 	add("hung beside a lost GPU", metrics.CauseGPULost, "server-hung", critical, []string{"GPU 0 is lost", "reset the GPU"}, func(s *metrics.Snapshot) {
 		s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
-		s.GPUs[0].Lost = "GPU is lost"
+		s.Datasets[0].Grew, s.GPUs[0].Lost = noon.Add(-3*time.Minute), "GPU is lost"
 	}, "gpu-lost")
 	return out
 }

@@ -26,6 +26,9 @@ func judged(rows, empty, cut int) *metrics.RowsJudged {
 
 func rowCases() []caseOf {
 	const warning, critical, info = metrics.SeverityWarning, metrics.SeverityCritical, metrics.SeverityInfo
+	deleted := func(held string) metrics.LogRef {
+		return metrics.LogRef{Path: "/data/logs/client.log", Bytes: fig(4000), Mtime: noon.Add(-3 * time.Second), Deleted: noon.Add(-2 * time.Minute), Held: held}
+	}
 	second := func(s *metrics.Snapshot) *metrics.Client {
 		c := s.Clients[0]
 		c.ID, c.PID, c.Started = "202674:1", 202674, noon.Add(-3*time.Hour)
@@ -48,6 +51,18 @@ func rowCases() []caseOf {
 			s.Clients[0].Log.Mtime, s.Clients[0].LogSilentSince = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
 			s.Clients[0].Log.Gap = time.Minute
 		}, "client-log-silent", warning, "", []string{"silent since 11:56"}, nil},
+		{"the client's log was deleted", func(s *metrics.Snapshot) { s.Clients[0].Log = deleted("/proc/206570/fd/1") },
+			"log-stale", warning, metrics.CauseLogStopped, []string{"log of run_inference.py 206570 (client.log) was deleted at 12:14", "/proc/206570/fd/1 is that file, deleted", "cp /proc/206570/fd/1 '/data/logs/client.log.saved'"}, nil},
+		{"the client's log was deleted, and who has it open is not known", func(s *metrics.Snapshot) { s.Clients[0].Log = deleted("") },
+			"log-stale", warning, metrics.CauseLogStopped, []string{"ls -l /proc/206570/fd"}, nil},
+		{"a log of the configuration was deleted", func(s *metrics.Snapshot) {
+			s.Config.Logs = []string{"/data/logs/router.log"}
+			s.Logs = map[string]*metrics.LogTail{"/data/logs/router.log": {Path: "/data/logs/router.log", Deleted: noon.Add(-2 * time.Minute)}}
+		}, "log-stale", info, metrics.CauseLogStopped, []string{"router.log", "nobody is known who writes it", "take it out of the configuration"}, nil},
+		{"a silent log that was deleted is told once", func(s *metrics.Snapshot) {
+			s.Clients[0].Log = deleted("/proc/206570/fd/1")
+			s.Clients[0].Log.Mtime, s.Clients[0].LogSilentSince, s.Clients[0].Log.Gap = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute), time.Minute
+		}, "log-stale", warning, metrics.CauseLogStopped, nil, nil},
 		{"the client is stopped", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished, s.Clients[0].State = fig(190), "stopped"
@@ -214,6 +229,19 @@ func rowCases() []caseOf {
 			s.Datasets[0].Judged, s.Datasets[0].Cut, s.Datasets[0].UsualCut = judged(20, 0, 9), fig(0.45), fig(0.4)
 		}, "", 0, "", nil, nil},
 
+		{"a directory took the file's name", func(s *metrics.Snapshot) {
+			d := &s.Datasets[0]
+			d.Err, d.ErrPath, d.ErrSince = "is a directory", d.Path, noon.Add(-5*time.Second)
+		}, "rows-unreadable", critical, "", []string{"b2.jsonl is a directory now", "1,531 rows when it was last counted", "ls -lat '/data'"}, nil},
+		{"a file may not be read any more", func(s *metrics.Snapshot) {
+			d := &s.Datasets[0]
+			d.Err, d.ErrPath, d.ErrSince = "permission denied", d.Path, noon.Add(-5*time.Second)
+		}, "rows-unreadable", warning, "", []string{"b2.jsonl cannot be counted: permission denied", "chmod a+r '/data/b2.jsonl'", "since 12:16 is not known"}, nil},
+		{"rows stalled in a directory", func(s *metrics.Snapshot) {
+			d := &s.Datasets[0]
+			d.Err, d.ErrPath, d.ErrSince = "is a directory", d.Path, noon.Add(-3*time.Minute)
+			d.Grew, s.Job.Finished = noon.Add(-3*time.Minute), fig(190)
+		}, "rows-stalled", critical, metrics.CauseRequestsLost, []string{"/data/b2.jsonl: is a directory", "see rows-unreadable"}, []string{"rows-unreadable"}},
 		{"the disk is full", func(s *metrics.Snapshot) { s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0)}} },
 			"disk-filling", critical, metrics.CauseDiskFull, []string{"/data is full", "free space on /data"}, nil},
 		{"no inodes", func(s *metrics.Snapshot) {

@@ -285,6 +285,17 @@ func serverCases() []caseOf {
 		}, "", 0, "", nil, nil},
 		{"the log's writer is gone", func(s *metrics.Snapshot) { s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute) },
 			"log-stale", warning, metrics.CauseLogStopped, []string{"stands still since 11:56", "tokens still come", "go by /metrics and the rows"}, nil},
+		{"the server's log was deleted, and no endpoint tells", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.PID, v.Running.Source = 200, "log"
+			v.Log.Deleted, v.Log.Held, v.Log.Mtime = noon.Add(-9*time.Minute), "/proc/200/fd/2", noon.Add(-9*time.Minute)
+			v.LastToken, v.LastBatch = noon.Add(-9*time.Minute), noon.Add(-9*time.Minute)
+		}, "log-stale", warning, metrics.CauseLogStopped, []string{"log of the server (sglang.log) was deleted at 12:07", "cp /proc/200/fd/2"}, nil},
+		{"only rows prove that it works", func(s *metrics.Snapshot) {
+			v := &s.Servers[0]
+			v.Running.Source, v.Log.Mtime = "log", noon.Add(-20*time.Minute)
+			v.LastToken, v.LastBatch = noon.Add(-20*time.Minute), noon.Add(-20*time.Minute)
+		}, "log-stale", warning, metrics.CauseLogStopped, []string{"the newest row landed at 12:16"}, nil},
 		{"a log that its flags keep silent", func(s *metrics.Snapshot) {
 			s.Servers[0].Log.Mtime = noon.Add(-20 * time.Minute)
 			s.Servers[0].Argv = append(s.Servers[0].Argv, "--log-level", "warning")

@@ -19,7 +19,7 @@ var clientLogSilent = Detector{
 		told := map[string]bool{} // of two clients with one log one speaks for it
 		for i := range in.Snap.Clients {
 			c := &in.Snap.Clients[i]
-			if !alive(c) || c.Log.Path == "" || !c.Log.Bytes.Known || told[c.Log.Path] {
+			if !alive(c) || c.Log.Path == "" || !c.Log.Deleted.IsZero() || !c.Log.Bytes.Known || told[c.Log.Path] {
 				continue
 			}
 			landed, grew := landedBy(in, c)

@@ -226,6 +226,7 @@ func storyCases() []caseOf {
 			s.Servers = append(s.Servers, old)
 		}, "", 0, "", nil, nil},
 		{"hung", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
 		}, "server-hung", metrics.SeverityCritical, metrics.CauseServerHung, []string{"35 running, no token for 3 m", "/health answers 200, which proves nothing", "py-spy"}, nil},
 		{"a long prefill", func(s *metrics.Snapshot) {

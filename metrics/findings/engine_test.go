@@ -194,6 +194,7 @@ func TestEngineOrder(t *testing.T) {
 func TestEngineThreshold(t *testing.T) {
 	s := healthy()
 	s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-30*time.Second), noon.Add(-30*time.Second)
+	s.Datasets[0].Grew = noon.Add(-30 * time.Second)
 	for limit, want := range map[float64]bool{20: true, 60: false} {
 		active, _, _ := New(metrics.Config{Thresholds: map[string]float64{"hung_s": limit}}).Eval(Input{Snap: s})
 		if got := slices.ContainsFunc(active, func(f metrics.Finding) bool { return f.ID == "server-hung" }); got != want {

@@ -114,6 +114,10 @@ func nearMisses() []nearMiss {
 			v.LastBatch, v.NewRequest = noon.Add(-170*time.Second), noon.Add(-170*time.Second)
 		}), 0},
 		{"server-hung", "hung", "a first shape is compiled", func(s *metrics.Snapshot) { s.Procs = []metrics.Proc{{PID: 5, Comm: "nvcc"}} }, 0},
+		{"server-hung", "hung", "answers land", rows(func(d *metrics.Dataset) { d.Grew = noon }), 0},
+		{"server-hung", "hung", "its log was deleted and no endpoint tells", server(func(v *metrics.Server) {
+			v.Log.Deleted, v.Log.Path, v.Gen.Now.Source = noon.Add(-3*time.Minute), "/data/logs/sglang.log", "log"
+		}), 0},
 		{"server-hung", "hung", "nothing runs", server(func(v *metrics.Server) { v.Running = fig(0) }), 0},
 		{"server-hung", "its own health check gets no answer", "a batch came after it", server(func(v *metrics.Server) { v.LastBatch = noon.Add(-30 * time.Second) }), 0},
 		{"server-half-dead", "the front outlived its scheduler", "it drains", server(func(v *metrics.Server) { v.State = metrics.ServerDraining }), 0},
@@ -182,6 +186,13 @@ func nearMisses() []nearMiss {
 		}, 0},
 		{"wrong-server", "another process has the port", "it forwards for a container", func(s *metrics.Snapshot) { s.Procs[0].Comm = "docker-proxy" }, 0},
 		{"log-stale", "the log's writer is gone", "for 4 minutes", server(func(v *metrics.Server) { v.Log.Mtime = noon.Add(-4 * time.Minute) }), 0},
+		{"log-stale", "the client's log was deleted", "its client ended", func(s *metrics.Snapshot) { s.Clients[0].State = "gone" }, 0},
+		{"log-stale", "the client's log was deleted", "it was only rotated", func(s *metrics.Snapshot) { s.Clients[0].Log.Deleted = time.Time{} }, 0},
+		{"log-stale", "only rows prove that it works", "none landed for 2 minutes", func(s *metrics.Snapshot) { s.Datasets[0].Grew = noon.Add(-2 * time.Minute) }, 10 * time.Second},
+		{"rows-unreadable", "a directory took the file's name", "nothing has it", rows(func(d *metrics.Dataset) { d.Err = "no such file" }), 0},
+		{"rows-unreadable", "a file may not be read any more", "it is nobody's and was never counted", func(s *metrics.Snapshot) {
+			s.Datasets[0].Rows, s.Datasets[0].Writers, s.Clients[0].Datasets = metrics.Figure{}, nil, nil
+		}, 0},
 		{"log-stale", "the log's writer is gone", "no token comes either", server(func(v *metrics.Server) {
 			v.LastToken, v.Running = noon.Add(-20*time.Minute), fig(0)
 		}), 0},

@@ -333,3 +333,61 @@ func TestARestartIsNoHang(t *testing.T) {
 		}
 	}
 }
+
+// The server's log is deleted while it works, and nothing but its log counts its
+// work: that is told with the way to save it, and no hang is made of the silence.
+func TestALogIsDeleted(t *testing.T) {
+	for _, scenario := range []string{"story", "healthy"} {
+		t.Run(scenario, func(t *testing.T) {
+			n := newNight(t, scenario)
+			log := n.watch(2 * time.Minute).Server().Log.Path
+			n.spoil = func(f *metrics.Frame) {
+				switch {
+				case f.Kind == metrics.KindLog && f.Name == log:
+					f.Kind = "" // nothing can be read
+				case f.Kind == metrics.KindFiles:
+					list, err := metrics.Decode[[]metrics.FileStat](*f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range list {
+						if list[i].Path == log {
+							list[i] = metrics.FileStat{Path: log}
+						}
+					}
+					*f = metrics.JSONFrame(f.Kind, f.Name, f.At, list)
+				case f.Kind == metrics.KindDir:
+					list, err := metrics.Decode[[]metrics.FileStat](*f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					*f = metrics.JSONFrame(f.Kind, f.Name, f.At, slices.DeleteFunc(list, func(st metrics.FileStat) bool { return st.Path == log }))
+				case f.Kind == metrics.KindScan:
+					scan, err := metrics.Decode[metrics.Scan](*f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range scan.Procs {
+						for _, fd := range []*string{&scan.Procs[i].FD1, &scan.Procs[i].FD2} {
+							if *fd == log {
+								*fd += " (deleted)"
+							}
+						}
+					}
+					*f = metrics.JSONFrame(f.Kind, f.Name, f.At, scan)
+				}
+			}
+			s := n.watch(7 * time.Minute)
+			if f := raised(s, "log-stale"); !slices.Equal(n.loud, []string{"log-stale"}) || f == nil || !strings.Contains(f.Advice, "cp /proc/") {
+				t.Errorf("raised %v, and now %+v", n.loud, s.Findings)
+			}
+			if v := s.Server(); v.State != metrics.ServerServing {
+				t.Errorf("the server is %s", v.State)
+			}
+			n.spoil = nil
+			if s = n.watch(time.Minute); has(s, "log-stale") || len(n.loud) != 1 {
+				t.Errorf("it is there again; raised %v, and now %v", n.loud, s.Findings)
+			}
+		})
+	}
+}

@@ -4,7 +4,7 @@ package findings
 func Registry() []Detector {
 	return []Detector{
 		clientLogSilent, rowsStalled, nothingSaved, workLost, clientGone, clientTwice, jobDone,
-		rowsTorn, rowsShrank, rowsDuplicate, rowsPoor, rowsTruncated, diskFilling, underfed,
+		rowsTorn, rowsShrank, rowsDuplicate, rowsPoor, rowsTruncated, rowsUnreadable, diskFilling, underfed,
 		serverDown, serverReplaced, serverOOM, startSlow, startStuck, serverHung, serverHalfDead, repetition,
 		headroomLow, kvSaturated, tooConservative, queueGrowing, settled, throughputFell,
 		hicacheUnused, graphOff, guardBroken, wrongServer, logStale, twoServers,

@@ -177,6 +177,11 @@ func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
 			}
 		}
 	}
+	if unreadable(d) {
+		c.Cause, c.Why = metrics.CauseRequestsLost, d.ErrPath+": "+d.Err
+		c.Advice = "see rows-unreadable; answers that finish meanwhile may be lost"
+		return
+	}
 	for i := range in.Snap.Clients {
 		cl := &in.Snap.Clients[i]
 		if f := clientCause(cl); f != nil && (f.Class == metrics.CauseDiskFull || f.Class == metrics.CauseTooManyFiles) {

@@ -12,7 +12,7 @@ var serverHung = Detector{
 	ID:     "server-hung",
 	Means:  "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
 	Needs:  "the server's log, or /metrics",
-	When:   "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
+	When:   "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way; quiet while rows still land from the only server, and an entry of what cannot be told where its log was deleted and no endpoint counts tokens. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
 	Do:     "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	Causes: []metrics.Cause{metrics.CauseServerHung, metrics.CauseGPULost},
 	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
@@ -42,6 +42,13 @@ var serverHung = Detector{
 			}
 			if silent < limit || compiling(v) || in.compilers() {
 				continue
+			}
+			if !v.Log.Deleted.IsZero() && v.Gen.Now.Source != "/metrics" && !v.Log.Deleted.After(last.Add(limit)) {
+				out.CannotTell("whether the server makes tokens", "its log was deleted, and no endpoint tells", "--enable-metrics on the server, or its log where it was")
+				continue
+			}
+			if row := lastRow(in); len(in.working()) == 1 && in.now().Sub(row) < limit && row.Sub(last) > limit/2 {
+				continue // answers that were made since have landed: only what tells of tokens is silent
 			}
 			c := Condition{
 				Subject: v.ID, Severity: metrics.SeverityCritical, Cause: metrics.CauseServerHung, Since: last,

@@ -58,58 +58,6 @@ var wrongServer = Detector{
 // among those of the node.
 var forwarders = []string{"docker-proxy", "rootlessport", "rootlesskit", "slirp4netns", "pasta", "gvproxy", "kube-proxy"}
 
-var logStale = Detector{
-	ID:     "log-stale",
-	Means:  "The server works and its log stands still: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
-	Needs:  "the log and a second source (/metrics or /v1/loads, or rows that land)",
-	When:   "No growth of the log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log.",
-	Do:     "Ask the server before calling it dead; restore the log's writer at the next start.",
-	Causes: []metrics.Cause{metrics.CauseLogStopped},
-	For:    20 * time.Second,
-	Clear:  10 * time.Second,
-	Check: func(in *Input, out *Output) {
-		for _, v := range in.working() {
-			wait := in.seconds("log_stale_s")
-			if silentByChoice(v) {
-				continue
-			}
-			if v.Log.Path == "" || v.Log.Mtime.IsZero() || in.now().Sub(v.Log.Mtime) < wait || v.State == metrics.ServerStarting {
-				continue
-			}
-			if in.now().Sub(v.Started) < wait {
-				continue
-			}
-			var proof metrics.Evidence
-			switch {
-			case in.now().Sub(v.LastToken) < time.Minute && v.LastToken.Sub(v.Log.Mtime) > wait/2:
-				proof = metrics.Evidence{Text: "tokens still come at " + in.clock(v.LastToken), Source: "/metrics", At: v.LastToken}
-			case v.Running.Known && v.Running.V > 0 && v.Running.Source != "log" && !v.Running.Stale(in.now()) && in.now().Sub(lastRow(in)) < time.Minute:
-				proof = figureEvidence(metrics.Count(v.Running.V)+" running, and rows land", v.Running)
-			default:
-				continue
-			}
-			out.Raise(Condition{
-				Subject: v.ID, Severity: metrics.SeverityWarning, Cause: metrics.CauseLogStopped, Since: v.Log.Mtime, Log: metrics.LogPlace{Path: v.Log.Path},
-				Title:    fmt.Sprintf("log of the server stands still since %s while it works", in.clock(v.Log.Mtime)),
-				Why:      causeInfo(metrics.CauseLogStopped).Meaning,
-				Evidence: []metrics.Evidence{{Text: base(v.Log.Path) + " last grew at " + in.clock(v.Log.Mtime), Source: "stat", At: v.Log.Mtime}, proof},
-				Advice:   "go by /metrics and the rows; look whether the file was moved or deleted (ls -l /proc/" + fmt.Sprint(v.PID) + "/fd/1)",
-			})
-		}
-	},
-}
-
-// silentByChoice tells a server whose flags leave it nothing to log while it works.
-func silentByChoice(v *metrics.Server) bool {
-	level := strings.ToLower(setting(v, "--log-level"))
-	if v.Engine == "vllm" {
-		http := strings.ToLower(setting(v, "--uvicorn-log-level"))
-		access := flagSet(v.Argv, "--disable-uvicorn-access-log") || http != "" && http != "info" && http != "debug" && http != "trace"
-		return flagSet(v.Argv, "--disable-log-stats") && access
-	}
-	return level != "" && level != "info" && level != "debug"
-}
-
 var twoServers = Detector{
 	ID:    "two-servers",
 	Means: "Two servers run that want the same port or the same GPU memory. One of them will fail, or both are slow.",

@@ -255,8 +255,11 @@ func (f *files) stat(ctx context.Context, paths []string) bool {
 	return true
 }
 
-// parseStats reads the answer of st: a line a file that is there, and the
-// words of stat about the others. The result has the order of paths.
+// errNotReadable is said of a file that is there and not this login's to read.
+const errNotReadable = "permission denied"
+
+// parseStats reads the answer of st: a line a file that is there, the words of
+// stat about the others, and which of those that are there may not be read. The result has the order of paths.
 func parseStats(text string, paths []string) []metrics.FileStat {
 	found := map[string]metrics.FileStat{}
 	var messages []string
@@ -264,6 +267,11 @@ func parseStats(text string, paths []string) []metrics.FileStat {
 		line = strings.TrimSuffix(line, "\n")
 		if st, ok := parseStatLine(line); ok {
 			found[st.Path] = st
+		} else if p, ok := strings.CutPrefix(line, "-r "); ok {
+			if st, there := found[p]; there {
+				st.Err = errNotReadable
+				found[p] = st
+			}
 		} else {
 			messages = append(messages, line)
 		}

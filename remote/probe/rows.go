@@ -47,6 +47,13 @@ type rowCount struct {
 	again     bool      // the file was found rewritten: count from the start
 }
 
+// failed notes why the file cannot be counted now; what was counted stays.
+func (r *rowCount) failed(why string) {
+	if r.err != why {
+		r.err, r.fresh = why, true
+	}
+}
+
 func (r *rowCount) restart(why string) {
 	r.off, r.rows, r.head, r.guard, r.guardEnd = 0, 0, nil, nil, 0
 	r.reset, r.done, r.torn = why, false, false
@@ -72,13 +79,10 @@ func (f *files) countOps(w metrics.Want, st metrics.FileStat) []op {
 		case err == "":
 			err = "no such file"
 		}
-		if r.err != err {
-			r.err, r.fresh = err, true
-		}
+		r.failed(err)
 		return nil
 	}
 	r.askedAt = now
-	r.err = ""
 	switch {
 	case !r.started && w.Offset > 0 && w.ID == st.ID && w.Offset <= st.Size:
 		return []op{f.resumeOp(r, w, st)}
@@ -86,7 +90,7 @@ func (f *files) countOps(w metrics.Want, st metrics.FileStat) []op {
 		r.restart("replaced")
 	case r.started && st.Size < r.off:
 		r.restart("truncated")
-	case r.started && r.done && st.Size == r.size && st.Mtime == r.mtime:
+	case r.started && r.done && st.Size == r.size && st.Mtime == r.mtime && r.err == "":
 		r.fresh = true // the same again: the figure is as new as this stat
 		return nil
 	}
@@ -120,7 +124,11 @@ func (f *files) countOp(r *rowCount, st metrics.FileStat, n int64) op {
 		code += fmt.Sprintf(";rd 0 %d %s", headBytes, ref)
 	}
 	return op{code: code, parts: 4, bytes: 1024, take: func(ps [][]byte) {
-		r.id, r.size, r.mtime = st.ID, st.Size, st.Mtime
+		if guard > 0 && len(ps[2]) == 0 && st.Size >= r.guardEnd {
+			r.failed("cannot be read") // a file that was cut meanwhile is found by its next stat
+			return
+		}
+		r.id, r.size, r.mtime, r.err = st.ID, st.Size, st.Mtime, ""
 		r.fresh = true
 		if !bytes.Equal(ps[2], r.guard) {
 			r.rewritten(len(ps[2]) < guard)
@@ -159,7 +167,11 @@ func (f *files) fetchOp(r *rowCount, st metrics.FileStat) op {
 	n := guard + st.Size - r.off
 	return op{code: fmt.Sprintf("rd %d %d %s", r.off-guard, n, f.ref(r.path)), parts: 1, bytes: n, take: func(ps [][]byte) {
 		data := ps[0]
-		r.id, r.size, r.mtime = st.ID, st.Size, st.Mtime
+		if len(data) == 0 {
+			r.failed("cannot be read")
+			return
+		}
+		r.id, r.size, r.mtime, r.err = st.ID, st.Size, st.Mtime, ""
 		r.fresh = true
 		if !bytes.HasPrefix(data, r.guard) {
 			r.rewritten(int64(len(data)) < guard)

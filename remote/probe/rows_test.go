@@ -3,9 +3,12 @@ package probe
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -233,5 +236,61 @@ func TestRowsUnreadable(t *testing.T) {
 	settle(t, f)
 	if errs[dir+"/none.jsonl"] != "no such file" || errs[dir] != "is a directory" || errs[fifo] != "is a pipe" {
 		t.Errorf("reasons: %q", errs)
+	}
+}
+
+// A file that cannot be read any more keeps its count and says why; nothing of
+// that is a file that began anew.
+func TestRowsBecomeUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := write(t, dir+"/rows.jsonl", strings.Repeat("{\"a\":1}\n", 40))
+	shell := []string{"sh", "-s"}
+	if os.Geteuid() == 0 {
+		if _, err := exec.LookPath("setpriv"); err != nil {
+			t.Skip("root may read everything, and there is no setpriv to be somebody else")
+		}
+		shell = append([]string{"setpriv", "--reuid", "65534", "--clear-groups", "--regid", "65534"}, shell...)
+	}
+	f := fileWorker(t, newLocalNode(t, shell...), metrics.Want{Kind: metrics.WantRows, Path: rows, Every: time.Second})
+	var fact metrics.RowsFact
+	var resets []string
+	f.p.out = func(fr metrics.Frame) {
+		if fr.Kind == metrics.KindRows {
+			fact, _ = metrics.Decode[metrics.RowsFact](fr)
+			if fact.Reset != "" {
+				resets = append(resets, fact.Reset)
+			}
+		}
+	}
+	grow := func() {
+		old, err := os.ReadFile(rows)
+		if err != nil || os.WriteFile(rows, append(old, "{\"a\":2}\n"...), 0o644) != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		err  string
+		rows int64
+	}{
+		{"at first", func() error { return nil }, "", 40},
+		{"it may not be read", func() error { return os.Chmod(rows, 0o200) }, errNotReadable, 40},
+		{"it may be read again", func() error { defer grow(); return os.Chmod(rows, 0o644) }, "", 41},
+		{"it is moved and a directory made", func() error { return errors.Join(os.Rename(rows, rows+".old"), os.Mkdir(rows, 0o755)) }, "is a directory", 41},
+		{"it is there again", func() error { return errors.Join(os.Remove(rows), os.Rename(rows+".old", rows)) }, "", 41},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, f)
+		if fact.Err != step.err || fact.Rows != step.rows || len(resets) > 0 {
+			t.Errorf("%s: error %q with %d rows, want %q with %d; begun anew: %v", step.name, fact.Err, fact.Rows, step.err, step.rows, resets)
+		}
 	}
 }

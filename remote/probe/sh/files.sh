@@ -46,10 +46,17 @@ rw() { # offset, bytes, path
 	fi
 }
 
-# The stat of all wanted files, whose quoted paths are in W.
+# The stat of all wanted files, whose quoted paths are in W, and which of them
+# this login may not read.
 st() {
 	eval "set -- $W"
-	[ $# = 0 ] || stat -L -c '%d:%i %s %Y %f %n' -- "$@" 2>&1
+	[ $# = 0 ] && return
+	stat -L -c '%d:%i %s %Y %f %n' -- "$@" 2>&1
+	t=$?
+	for p; do
+		[ -r "$p" ] || [ ! -e "$p" ] || printf '%s %s\n' -r "$p"
+	done
+	return $t
 }
 
 # Space and inodes of the file systems of paths, or of their nearest parents
