@@ -81,6 +81,19 @@ func TestLogFollows(t *testing.T) {
 	})
 }
 
+// A log whose file is gone is not followed, and its view says since when.
+func TestLogWasDeleted(t *testing.T) {
+	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
+		d.Press("l").See("line 2000", "following")
+		gone := logScene(1801, 200)
+		for _, l := range gone.Logs {
+			l.Deleted = gone.At.Add(-2 * time.Minute)
+		}
+		d.Send(snapshotMsg{gone}).See("line 2000", "deleted since "+gone.Clock(gone.At.Add(-2*time.Minute))).NotSee("following")
+		d.Send(snapshotMsg{logScene(1811, 200)}).See("line 2010", "following")
+	})
+}
+
 func TestLogReadsBackOnDemand(t *testing.T) {
 	drive(t, 100, 30, logScene(1801, 200), func(d *driver) {
 		d.act.slice = fileSlice

@@ -27,6 +27,9 @@ func (m *Model) drawHost(c *canvas) {
 	const label = 7
 	name := func(t string) span { return sp(padRight(t, label), stDim) }
 	row(append(line{name("RAM")}, memLine(p, &s.Sys)...))
+	if s.Sys.MemLimit != "" {
+		row(line{sp("  within "+limitOwner(&s.Sys)+"'s limit", stDim)})
+	}
 	for _, d := range s.Sys.Disks {
 		row(append(line{sp(padRight(diskName(d.Mount), label-1)+" ", stDim)}, diskLine(p, &d)...))
 	}
@@ -57,18 +60,23 @@ func memLine(p pen, h *metrics.Host) line {
 	if !h.MemAvail.Known && !h.MemTotal.Known {
 		return line{sp(metrics.Dash, stDim)}
 	}
-	return line{p.fig(h.MemAvail, bareGiB, 0, st), sp(" of ", stDim), p.fig(h.MemTotal, bareGiB, 0, stDim), sp(" GiB free"+limitMark(h), stDim)}
+	return line{p.fig(h.MemAvail, bareGiB, 0, st), sp(" of ", stDim), p.fig(h.MemTotal, bareGiB, 0, stDim), sp(" GiB free", stDim)}
 }
 
-// limitMark tells that memory is counted below a limit, and whose.
-func limitMark(h *metrics.Host) string {
-	switch {
-	case h.MemLimit == "":
-		return ""
-	case strings.HasPrefix(h.MemLimit, "the "):
-		return " in " + h.MemLimit[len("the "):]
+// limitOwner is in a word or two whose limit memory is counted below.
+func limitOwner(h *metrics.Host) string {
+	if owner, ok := strings.CutPrefix(h.MemLimit, "the "); ok {
+		return owner
 	}
-	return " in its cgroup"
+	return "cgroup"
+}
+
+// limitMark tells in running text that memory is counted below a limit, and whose.
+func limitMark(h *metrics.Host) string {
+	if h.MemLimit == "" {
+		return ""
+	}
+	return " in " + limitOwner(h)
 }
 
 func diskLine(p pen, d *metrics.Disk) line {
@@ -113,7 +121,7 @@ func diskName(mount string) string {
 }
 
 func hostSegs(p pen, s *metrics.Snapshot) []seg {
-	segs := []seg{{0, append(line{sp("RAM ", stDim)}, memLine(p, &s.Sys)...)}}
+	segs := []seg{{0, append(append(line{sp("RAM ", stDim)}, memLine(p, &s.Sys)...), sp(limitMark(&s.Sys), stDim))}}
 	for i, d := range s.Sys.Disks {
 		segs = append(segs, seg{1 + i, append(line{sp(diskName(d.Mount)+" ", stDim)}, diskLine(p, &d)...)})
 	}
