@@ -90,8 +90,8 @@ type Launch struct {
 	FileFlags map[string]string
 	// Here is the shell that asked, which would also start the new server.
 	Here Here
-	// Script is the start script or command line that it was taken from, where
-	// nothing ran.
+	// Script is the path of the start script that it was taken from, where nothing
+	// ran.
 	Script string
 	// Unread says what the node did not let us read, with the reason.
 	Unread []string

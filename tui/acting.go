@@ -42,6 +42,9 @@ type Actor interface {
 	Ready(ctx context.Context, p restart.Plan, j metrics.Journal, state func(string)) error
 	// ReadScript reads a start script on the node.
 	ReadScript(ctx context.Context, path string) ([]byte, error)
+	// WriteScript replaces a start script on the node, unless it is not as it was
+	// before any more; what it was is kept beside it (launch.ScriptBackup).
+	WriteScript(ctx context.Context, path string, before, after []byte) error
 	// StartClient starts the client in a session of its own.
 	StartClient(ctx context.Context, c ClientStart) error
 }
@@ -78,8 +81,10 @@ func actKeys() []binding {
 	}
 	reviewKey := func(name, key, short, help string, do func(v *reviewView, m *Model) tea.Cmd) binding {
 		return binding{name: name, keys: []string{key}, views: inReview, group: "Act", short: short, help: help,
-			when: func(m *Model) bool { return canAct(m) && (name == "confirm" || review(m).stops()) },
-			do:   func(m *Model, _ string) tea.Cmd { return do(review(m), m) }}
+			when: func(m *Model) bool {
+				return canAct(m) && (name == "confirm" || review(m).stops() || name == "script" && review(m).opt.Op == restart.Start)
+			},
+			do: func(m *Model, _ string) tea.Cmd { return do(review(m), m) }}
 	}
 	acts := func(name, key, short, help string, do func(m *Model) tea.Cmd) binding {
 		return binding{name: name, keys: []string{key}, group: "Act", short: short, help: help, when: canAct,
@@ -106,6 +111,7 @@ func actKeys() []binding {
 		reviewKey("term-wait", "t", "", "how long the server may take to end after SIGTERM, before SIGKILL", (*reviewView).termWait),
 		reviewKey("abort", "a", "", "after the drain, have the engine give up its requests; not while a client lives that would save cut answers", (*reviewView).abort),
 		reviewKey("way-back", "b", "way back", "whether the node itself starts the old launch again if the new one fails", (*reviewView).wayBack),
+		reviewKey("script", "p", "", "write the changed flags into the start script once the new server serves, or leave it", (*reviewView).chooseScript),
 		reviewKey("override", "o", "", "give the reason for breaking a guard that allows it", (*reviewView).override),
 		acts("edit", "e", "edit & restart", "change flags, with a forecast, and restart", func(m *Model) tea.Cmd { return m.open(viewForm) }),
 		{name: "restart", keys: []string{"R"}, group: "Act", help: "restart with the same flags; while one goes on: follow it", when: func(m *Model) bool { return canAct(m) || m.follow != nil },

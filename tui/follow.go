@@ -24,6 +24,10 @@ type follow struct {
 	looking bool
 	// forecast is what was told of the new launch before.
 	forecast forecast.Forecast
+	// script is the start script that is edited once the new server serves.
+	script   *scriptEdit
+	wrote    bool
+	writeErr error
 	journal  metrics.Journal
 	begun    time.Time // on the screen's clock
 	waits    string    // what the wait for a token waits for
@@ -212,7 +216,10 @@ func (msg readyMsg) apply(m *Model) tea.Cmd {
 	if m.live != nil {
 		f.readyAt = m.live.At
 	}
-	if f.ready {
+	switch {
+	case f.ready && f.script != nil && !f.journal.Back:
+		return tea.Batch(m.say("a real token came back from the new server"), f.writeScript(m))
+	case f.ready:
 		return m.say("a real token came back from the new server")
 	}
 	return m.say("the new server did not become ready: " + msg.err.Error())

@@ -25,6 +25,7 @@ type formView struct {
 	draft    *launch.Draft
 	of       restart.Identity
 	seen     *restart.Seen // what the node told, nil before
+	given    bool          // the launch was typed, or read from a start script
 	lookErr  string
 
 	judged assessment
@@ -122,6 +123,9 @@ func (v *formView) title(m *Model) string {
 	} else {
 		title += "  (nothing runs)"
 	}
+	if l.Script != "" {
+		title += "  from " + clean(l.Script)
+	}
 	if n := len(v.draft.Diff()); n > 0 {
 		title += "  " + plural(n, "change")
 	}
@@ -176,7 +180,7 @@ func (m *Model) askCommand(v *formView) tea.Cmd {
 				return scriptMsg{v, file, text, err}
 			})
 		}
-		return v.begin(m, []byte(text+"\n"), "")
+		return v.begin(m, []byte(text+"\n"), "", "")
 	}))
 	return nil
 }
@@ -192,13 +196,12 @@ func (msg scriptMsg) apply(m *Model) tea.Cmd {
 	if msg.err != nil {
 		return m.say(msg.err.Error())
 	}
-	cmd := msg.v.begin(m, msg.text, path.Dir(msg.file))
-	return tea.Batch(cmd, m.say("edits hold for this start; `runvigil start --script` edits the script itself"))
+	return msg.v.begin(m, msg.text, path.Dir(msg.file), msg.file)
 }
 
-// begin takes the launch that a command line or script starts, in dir where it does
-// not tell.
-func (v *formView) begin(m *Model, text []byte, dir string) tea.Cmd {
+// begin takes the launch that a command line or script (its path is file) starts, in
+// dir where it does not tell.
+func (v *formView) begin(m *Model, text []byte, dir, file string) tea.Cmd {
 	s, err := launch.ParseScript(text)
 	if err != nil {
 		return m.say(err.Error())
@@ -211,6 +214,7 @@ func (v *formView) begin(m *Model, text []byte, dir string) tea.Cmd {
 	if base.Dir == "" {
 		base.Dir = dir
 	}
+	base.Script, v.given = file, true
 	v.rebase(m, base)
 	return m.look(v, 0)
 }
@@ -219,6 +223,8 @@ func (v *formView) begin(m *Model, text []byte, dir string) tea.Cmd {
 // hold.
 func (v *formView) looked(m *Model, seen restart.Seen, err error) tea.Cmd {
 	switch {
+	case v.given && (err == nil || errors.Is(err, restart.ErrNothingSaved)):
+		seen = withGiven(seen, v.draft.Base())
 	case errors.Is(err, restart.ErrNothingSaved):
 		seen.Launch = v.draft.Base()
 	case err != nil:
@@ -534,5 +540,10 @@ func (v *formView) review(m *Model) tea.Cmd {
 		op = restart.Start
 	}
 	r := m.views[viewReview].(*reviewView)
-	return r.begin(m, restart.Options{Op: op}, m.aim(), v.draft.Edits())
+	cmd := r.begin(m, restart.Options{Op: op}, m.aim(), v.draft.Edits())
+	if v.given {
+		base := v.draft.Base()
+		r.given = &base
+	}
+	return cmd
 }

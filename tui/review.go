@@ -30,6 +30,10 @@ type reviewView struct {
 	client  *ClientStart
 	against []restart.Refusal
 
+	// given is a launch that was typed or read from a script, where nothing ran.
+	given  *launch.Launch
+	script *scriptEdit // the start script, nil where none is known
+
 	seen    *restart.Seen
 	lookErr string
 	draft   *launch.Draft
@@ -95,6 +99,9 @@ func opText(op restart.Op) string {
 }
 
 func (v *reviewView) looked(m *Model, seen restart.Seen, err error) tea.Cmd {
+	if v.given != nil && (err == nil || errors.Is(err, restart.ErrNothingSaved)) {
+		seen, err = withGiven(seen, *v.given), nil
+	}
 	if err != nil {
 		v.lookErr = metrics.Clean(err.Error(), 400)
 		return nil
@@ -103,7 +110,25 @@ func (v *reviewView) looked(m *Model, seen restart.Seen, err error) tea.Cmd {
 	if v.opt.Op != restart.Stop {
 		v.draft = edited(m.withVersion(seen.Launch), v.edits)
 	}
-	return v.check(m)
+	return tea.Batch(v.offerScript(m), v.check(m))
+}
+
+// withGiven puts a launch that was given in place of what the node told; what it
+// does not say is as it was with the server that ended.
+func withGiven(seen restart.Seen, given launch.Launch) restart.Seen {
+	base := seen.Launch
+	given.Here = base.Here
+	if base.BootID != "" {
+		given.BootID = base.BootID
+	}
+	if given.Dir == "" {
+		given.Dir = base.Dir
+	}
+	if given.Log == "" && (base.LogHow == launch.LogFile || base.LogHow == launch.LogTee) {
+		given.Log, given.LogHow = base.Log, base.LogHow
+	}
+	seen.Launch, seen.Saved = given, ""
+	return seen
 }
 
 // check asks the node what stands against the plan.
@@ -309,8 +334,8 @@ func (v *reviewView) confirm(m *Model) tea.Cmd {
 	if v.works(m) {
 		name = m.live.Node
 	}
-	plan, told := v.plan, v.judged.forecast // what is confirmed is what was shown
-	return m.confirm(opText(plan.Op)+" on "+m.live.Node, v.losses(64), name, func(m *Model) tea.Cmd { return m.begin(v, plan, told) })
+	plan, told, script := v.plan, v.judged.forecast, v.writes() // what is confirmed is what was shown
+	return m.confirm(opText(plan.Op)+" on "+m.live.Node, v.losses(64), name, func(m *Model) tea.Cmd { return m.begin(v, plan, told, script) })
 }
 
 // askSecret asks for a secret that neither the node nor anything here has any more,
@@ -371,24 +396,28 @@ func (v *reviewView) losses(w int) []line {
 	if v.opt.Op == restart.Start {
 		out = append(out, line{sp("- ", stDim), sp("nothing is stopped: no server runs", stText)})
 	}
+	if e := v.writes(); e != nil {
+		out = append(out, para(sp("+", stOK.bold()), 2, w, clean(e.path)+" is edited, once it serves", stText)...)
+	}
 	return out
 }
 
 // begin starts what was confirmed.
-func (m *Model) begin(v *reviewView, p restart.Plan, told forecast.Forecast) tea.Cmd {
+func (m *Model) begin(v *reviewView, p restart.Plan, told forecast.Forecast, script *scriptEdit) tea.Cmd {
 	act := m.actor()
 	if act == nil || !canAct(m) {
 		return m.say("nothing was done: acting is not possible now")
 	}
 	v.failed = ""
-	return tea.Batch(m.say("begun: the node has the plan …"), m.call(func(ctx context.Context) tea.Msg { return begunMsg{v, p, told, act.Begin(ctx, p)} }))
+	return tea.Batch(m.say("begun: the node has the plan …"), m.call(func(ctx context.Context) tea.Msg { return begunMsg{v, p, told, script, act.Begin(ctx, p)} }))
 }
 
 type begunMsg struct {
-	v    *reviewView
-	p    restart.Plan
-	told forecast.Forecast
-	err  error
+	v      *reviewView
+	p      restart.Plan
+	told   forecast.Forecast
+	script *scriptEdit
+	err    error
 }
 
 func (msg begunMsg) apply(m *Model) tea.Cmd {
@@ -399,7 +428,9 @@ func (msg begunMsg) apply(m *Model) tea.Cmd {
 	m.toast = ""
 	m.stack = slices.DeleteFunc(m.stack, func(n string) bool { return n == viewReview || n == viewForm })
 	m.views[viewForm] = &formView{}
-	return tea.Batch(m.open(viewRestart), m.followPlan(msg.p, msg.told))
+	cmd := m.followPlan(msg.p, msg.told)
+	m.follow.script = msg.script
+	return tea.Batch(m.open(viewRestart), cmd)
 }
 
 // breakEvenLines weigh the gain against what is lost. A launch that is known to

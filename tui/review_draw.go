@@ -35,9 +35,7 @@ func (v *reviewView) lines(m *Model, w int) []line {
 	}
 	p := &v.plan
 	out = append(out, v.checkLines(w)...)
-	if v.stops() {
-		out = append(out, v.optionLines(w)...)
-	}
+	out = append(out, v.optionLines(w)...)
 	out = append(out, nil)
 	section := func(title string, rows []line) {
 		if len(rows) > 0 {
@@ -61,6 +59,17 @@ func (v *reviewView) lines(m *Model, w int) []line {
 	section("what changes", diff)
 	if v.draft != nil {
 		section("forecast", forecastLines(&v.judged.forecast, v.server(m), w))
+	}
+	if v.script != nil && v.opt.Op != restart.Stop {
+		title := "the start script " + clean(v.script.path)
+		switch {
+		case v.script.why != "":
+		case v.script.chosen:
+			title += " is edited, once the new server serves"
+		default:
+			title += " is left as it is; p writes this into it, once the new server serves"
+		}
+		section(title, v.script.lines(w))
 	}
 	section("what is stopped and lost", bullets(p.Stops, w))
 	if v.draft != nil && v.of.PID > 0 {
@@ -130,12 +139,18 @@ func (v *reviewView) optionLines(w int) []line {
 	if v.asks() {
 		client = "to be asked"
 	}
-	options := []option{{"c", "client", client, stStrong}, {"d", "drain", drain, stStrong}, {"t", "SIGKILL after", waitText(v.opt.TermWait), stStrong}}
-	if v.opt.Client != restart.ClientKeep {
+	var options []option
+	if v.stops() {
+		options = []option{{"c", "client", client, stStrong}, {"d", "drain", drain, stStrong}, {"t", "SIGKILL after", waitText(v.opt.TermWait), stStrong}}
+	}
+	if v.stops() && v.opt.Client != restart.ClientKeep {
 		options = append(options, option{"a", "abort requests", map[bool]string{true: "yes", false: "no"}[v.opt.Abort], stStrong})
 	}
 	if v.opt.Op == restart.Restart {
 		options = append(options, option{"b", "way back", map[bool]string{true: "by the node itself", false: "by hand (B)"}[v.opt.WayBack], stStrong})
+	}
+	if v.draft != nil && v.opt.Op != restart.Stop && len(v.plan.Diff) > 0 {
+		options = append(options, option{"p", "start script", v.scriptText(), stStrong})
 	}
 	if v.opt.Override != "" {
 		options = append(options, option{"o", "override:", v.opt.Override, stWarn})

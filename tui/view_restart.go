@@ -138,6 +138,7 @@ func (v *restartView) lines(m *Model, f *follow, w int) []line {
 	default:
 		out = append(out, line{sp("○ ", stInfo.bold()), sp("under way for "+took(max(s.At.Sub(f.begun), 0)), stStrong), sp("; leaving the screen does not stop it", stDim)})
 	}
+	out = append(out, f.scriptLines(bad, w)...)
 	out = append(out, nil)
 	lines := f.journal.Lines
 	for i := range lines {

@@ -474,13 +474,9 @@ func (a *act) carry(ctx context.Context) error {
 	if err != nil || bytes.Equal(a.scriptOld, a.scriptNew) {
 		return err
 	}
-	conn, err := a.run.up(ctx)
-	if err == nil {
-		err = replaceOnNode(ctx, conn, a.flags.script, a.scriptOld, true, a.scriptNew)
-	}
-	if err != nil {
+	if err := writeScript(ctx, a.run, a.flags.script, a.scriptOld, a.scriptNew); err != nil {
 		return fmt.Errorf("%s: the server runs, and its start script is as it was: %w", a.n.name, err)
 	}
-	fmt.Fprintln(a.o.io.out, "  "+a.flags.script+" is edited")
+	fmt.Fprintln(a.o.io.out, "  "+a.flags.script+" is edited; as it was: "+a.flags.script+launch.ScriptBackup)
 	return nil
 }

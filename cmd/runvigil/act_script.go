@@ -59,3 +59,13 @@ func (a *act) takeScript(ctx context.Context) error {
 	}
 	return nil
 }
+
+// writeScript replaces a start script on the node, unless it is not as it was read;
+// what it was is kept beside it.
+func writeScript(ctx context.Context, run *runner, file string, before, after []byte) error {
+	conn, err := run.up(ctx)
+	if err != nil {
+		return err
+	}
+	return replaceOnNode(ctx, conn, file, before, true, after, file+launch.ScriptBackup)
+}

@@ -251,3 +251,8 @@ func (a *acting) ReadScript(ctx context.Context, path string) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// WriteScript edits a start script on the node that is still as it was read.
+func (a *acting) WriteScript(ctx context.Context, path string, before, after []byte) error {
+	return writeScript(ctx, a.run, path, before, after)
+}

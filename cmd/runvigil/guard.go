@@ -163,26 +163,7 @@ func editConfig(o *options, name string, edit guardEdit) error {
 
 // changedLines shows what an edit changed: the lines that went and that came.
 func changedLines(file string, before, after []byte) string {
-	a, b := strings.SplitAfter(string(before), "\n"), strings.SplitAfter(string(after), "\n")
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	var out strings.Builder
-	out.WriteString(metrics.Clean(file, 0) + "\n")
-	for _, side := range []struct {
-		mark  string
-		lines []string
-	}{{"- ", a}, {"+ ", b}} {
-		for _, line := range side.lines {
-			if text := strings.TrimRight(line, "\r\n"); text != "" {
-				out.WriteString(side.mark + metrics.Clean(text, 400) + "\n")
-			}
-		}
-	}
-	return out.String()
+	return metrics.Clean(file, 0) + "\n" + strings.Join(append(launch.ChangedLines(before, after), ""), "\n")
 }
 
 func printGuards(o *options, guards []metrics.Guard, asJSON bool) error {
@@ -292,7 +273,7 @@ func writeGuards(ctx context.Context, o *options, n *node, conn *remote.Conn, fi
 			}
 			confirmed = change
 		}
-		err = replaceOnNode(ctx, conn, file, data, exists, out)
+		err = replaceOnNode(ctx, conn, file, data, exists, out, "")
 		if errors.Is(err, errChanged) && try < guardTries {
 			continue
 		}
@@ -366,10 +347,10 @@ var errChanged = errors.New("somebody else changed it meanwhile; look again")
 // replaceOnNode writes a file on the node by a rename, so that a reader sees the
 // old or the new one, and only if it is still as it was read (else errChanged). A
 // lock beside it, which dies at a minute's age, keeps two of us apart between
-// the look and the rename.
-func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []byte, existed bool, data []byte) error {
-	words := make([]string, 3)
-	for i, s := range []string{file, string(old), string(data)} {
+// the look and the rename. What was there is kept as backup, unless that is "".
+func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []byte, existed bool, data []byte, backup string) error {
+	words := make([]string, 4)
+	for i, s := range []string{file, string(old), string(data), backup} {
 		q, err := posix.Quote(s)
 		if err != nil {
 			return fmt.Errorf("write %s: %w", file, err)
@@ -380,7 +361,8 @@ func replaceOnNode(ctx context.Context, conn *remote.Conn, file string, old []by
 	if existed {
 		state = "[ \"$(cat \"$f\"; echo x)\" = \"$old\"x ]"
 	}
-	res, err := onNode(ctx, conn, "f="+words[0]+"\nold="+words[1]+"\nnew="+words[2]+`
+	res, err := onNode(ctx, conn, "f="+words[0]+"\nold="+words[1]+"\nnew="+words[2]+"\nb="+words[3]+`
+[ ! -h "$f" ] || f=$(readlink -f "$f") || exit 1 # a link stays a link
 lock=$f.lock t=$f.new.$$ n=0
 umask 022
 trap 'rm -f "$t"' EXIT
@@ -394,6 +376,7 @@ done
 trap 'rm -f "$t" "$lock"' EXIT
 `+state+` || exit 45
 [ ! -e "$f" ] || cp -p "$f" "$t" || exit 1 # its mode and owner
+[ -z "$b" ] || cp -p "$f" "$b" || exit 1
 printf '%s' "$new" >"$t" && mv -f "$t" "$f"
 `)
 	if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -170,7 +172,7 @@ func TestGuardsFileOnTheNode(t *testing.T) {
 		t.Errorf("a file that is not there: %v, %v", exists, err)
 	}
 	one := launch.EncodeGuards([]metrics.Guard{{Flag: "kv-cache-dtype", Deny: []string{"fp8*"}, Why: "it's the owner's $HOME `rule` \\n"}})
-	if err := replaceOnNode(ctx, conn, file, nil, false, one); err != nil {
+	if err := replaceOnNode(ctx, conn, file, nil, false, one, ""); err != nil {
 		t.Fatal(err)
 	}
 	got, exists, err := readOnNode(ctx, conn, file)
@@ -178,19 +180,19 @@ func TestGuardsFileOnTheNode(t *testing.T) {
 		t.Errorf("%v, %v:\n%s", exists, err, got)
 	}
 	// Somebody else's change in between is not overwritten.
-	if err := replaceOnNode(ctx, conn, file, []byte("old"), true, nil); err == nil || !strings.Contains(err.Error(), "changed it meanwhile") {
+	if err := replaceOnNode(ctx, conn, file, []byte("old"), true, nil, ""); err == nil || !strings.Contains(err.Error(), "changed it meanwhile") {
 		t.Errorf("a changed file: %v", err)
 	}
-	if err := replaceOnNode(ctx, conn, file, nil, false, nil); err == nil {
+	if err := replaceOnNode(ctx, conn, file, nil, false, nil, ""); err == nil {
 		t.Error("a file that came meanwhile was overwritten")
 	}
-	if err := replaceOnNode(ctx, conn, file, one, true, append(one, "\n\n"...)); err != nil {
+	if err := replaceOnNode(ctx, conn, file, one, true, append(one, "\n\n"...), ""); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
-	if err := replaceOnNode(ctx, conn, "/proc/none/x", nil, false, one); err == nil {
+	if err := replaceOnNode(ctx, conn, "/proc/none/x", nil, false, one, ""); err == nil {
 		t.Error("a place that cannot be written to was no error")
 	}
 
@@ -206,6 +208,47 @@ func TestGuardsFileOnTheNode(t *testing.T) {
 	}
 	if f := nodeGuards(ctx, conn, file+".none", now); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "does not exist") {
 		t.Errorf("no file: %s %s", f.Kind, f.Data)
+	}
+}
+
+// A start script keeps its mode and stays a link, and what it was lies beside it.
+func TestScriptOnTheNode(t *testing.T) {
+	conn, err := remote.Dial(t.Context(), remote.Target{}, remote.Options{Dialer: remote.DialerLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	dir := t.TempDir()
+	link, file := filepath.Join(dir, "start.sh"), filepath.Join(dir, "v3", "it's.sh")
+	before, after := []byte("#!/bin/sh\nold $x `y`\n\n"), []byte("#!/bin/sh\nnew '\\n'\n\n")
+	err = errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, before, 0o755), os.Symlink("v3/it's.sh", link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := &runner{dial: func(context.Context) (*remote.Conn, error) { return conn, nil }}
+	if err := writeScript(t.Context(), run, link, before, after); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{file: after, link + launch.ScriptBackup: before} {
+		info, err := os.Lstat(name)
+		got, readErr := os.ReadFile(name)
+		if err != nil || readErr != nil || string(got) != string(want) || info.Mode() != 0o755 {
+			t.Errorf("%s: %v %v %v:\n%s", name, err, readErr, info.Mode(), got)
+		}
+	}
+	if to, err := os.Readlink(link); to != "v3/it's.sh" {
+		t.Errorf("the link became %q: %v", to, err)
+	}
+	if err := writeScript(t.Context(), run, link, before, []byte("x")); !errors.Is(err, errChanged) {
+		t.Errorf("somebody edited it in between: %v", err)
+	}
+	if got, err := os.ReadFile(link + launch.ScriptBackup); string(got) != string(before) {
+		t.Errorf("refused, and the copy was written anew: %v\n%s", err, got)
+	}
+	for _, d := range []string{dir, filepath.Dir(file)} {
+		if left, err := filepath.Glob(filepath.Join(d, "*.lock")); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
 	}
 }
 
