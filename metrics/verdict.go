@@ -105,6 +105,9 @@ func story(s *Snapshot) string {
 			}
 			text += t
 		}
+		if text == "" {
+			text = "a server runs; how fast is not known yet"
+		}
 	} else if text == "" {
 		text = "no server runs"
 	} else {

@@ -56,6 +56,9 @@ func TestJudge(t *testing.T) {
 			s.Link = Link{Status: LinkDown, LastData: now.Add(-time.Minute), Reason: "node unreachable"}
 			s.Findings = []Finding{{Severity: SeverityCritical, Title: "a"}}
 		}, WordDown, "no answer from gpu7 for 1 m: node unreachable"},
+		{"a server of which no figure is known", func(s *Snapshot) {
+			s.Servers[0], s.Datasets = Server{State: ServerServing}, nil
+		}, WordOK, "a server runs; how fast is not known yet"},
 		{"starting", func(s *Snapshot) {
 			s.Servers[0] = Server{State: ServerStarting, Started: now.Add(-3 * time.Minute), Phase: Phase{Name: "loading weights", Done: 12, Total: 64, Expected: 8 * time.Minute}}
 		}, WordOK, "server starting: loading weights 12/64, 3 m of about 8 m"},
