@@ -338,6 +338,7 @@ type GPU struct {
 	Power      Figure // W
 	PowerLimit Figure
 	ClockSM    Figure // MHz
+	ClockMax   Figure // of the SMs, MHz
 	ClockMem   Figure
 	ECC        Figure // uncorrected volatile errors
 	Throttle   []string

@@ -125,6 +125,7 @@ func (c *card) static(r *nvidia.Row, at time.Time) {
 	}
 	set(&g.MemTotal, r.MemTotal)
 	set(&g.PowerLimit, r.PowerLimit)
+	set(&g.ClockMax, r.ClockMaxSM)
 	set(&c.reserved, r.MemReserved)
 	if r.MIG != "" {
 		g.MIG = strings.EqualFold(r.MIG, "Enabled")

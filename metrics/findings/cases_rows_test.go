@@ -86,6 +86,19 @@ func rowCases() []caseOf {
 			s.Servers[0].Finished, s.Job.Finished, s.Job.Landed = metrics.Figure{}, metrics.Figure{}, metrics.Figure{}
 			s.Datasets[0].Grew = noon.Add(-10 * time.Minute)
 		}, "", 0, "", nil, nil},
+		{"nothing counts a streaming client's requests, and rows stopped", func(s *metrics.Snapshot) {
+			s.Job.Finished = metrics.Figure{}
+			s.Datasets[0].Grew = noon.Add(-20 * time.Minute)
+		}, "rows-stalled", warning, metrics.CauseRequestsLost, []string{"no row in b2.jsonl for 20 m while 606 tok/s flow", "py-spy dump"}, nil},
+		{"a client retries without an end", func(s *metrics.Snapshot) {
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-40*time.Minute)
+			s.Datasets[0].Grew, s.Clients[0].Started = noon.Add(-40*time.Minute), noon.Add(-2*time.Hour)
+			s.Clients[0].LastLine = "404 model not found, retrying"
+		}, "rows-stalled", warning, "", []string{"sends nothing for 40 m", "its log grows", "404 model not found", "read the end of its log for errors"}, nil},
+		{"an empty log elsewhere", func(s *metrics.Snapshot) {
+			s.Clients[0].LogOwned, s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = false, fig(0), noon.Add(-19*time.Minute)
+			s.Procs = []metrics.Proc{{PID: 206570, FD1: "/root/other.log"}}
+		}, "client-log-silent", warning, "", []string{"its output goes to /root/other.log", "descriptor 1 of run_inference.py 206570 is /root/other.log", "look at /proc/206570/fd/1"}, nil},
 		{"a writer in batches", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew, s.Datasets[0].Gap = noon.Add(-9*time.Minute), 4*time.Minute
 			s.Job.Finished = fig(190)
@@ -131,6 +144,11 @@ func rowCases() []caseOf {
 			s.Job.PerMin, s.Job.PerMinOver = fig(9.1), 10*time.Minute
 			s.Clients[0].Argv = append(s.Clients[0].Argv, "--timeout", "600")
 		}, "work-lost", warning, metrics.CauseClientTimeouts, []string{"lives about 16 m", "gives up after 10 m", "its arguments", "from 600 s to 1500 s", "concurrency to 72"}, nil},
+		{"a timeout of the environment", func(s *metrics.Snapshot) {
+			s.Servers[0].InFlight = fig(150)
+			s.Job.PerMin, s.Job.PerMinOver = fig(9.1), 10*time.Minute
+			s.Procs = []metrics.Proc{{PID: 206570, Env: map[string]string{"REQUEST_TIMEOUT": "600"}}}
+		}, "work-lost", warning, metrics.CauseClientTimeouts, []string{"gives up after 10 m", "its environment"}, nil},
 		{"the same once older requests have landed", func(s *metrics.Snapshot) {
 			s.Servers[0].InFlight = fig(150)
 			s.Job.PerMin, s.Job.PerMinOver, s.Job.Since = fig(9.1), 10*time.Minute, noon.Add(-time.Hour)
@@ -198,6 +216,9 @@ func rowCases() []caseOf {
 			s.Clients[0].State, s.Clients[0].Finished, s.Clients[0].Since = "gone", "All done", noon.Add(-5*time.Minute)
 		}, "client-gone", critical, metrics.CauseKilledUnknown, nil, nil},
 
+		{"a client that is a zombie", func(s *metrics.Snapshot) {
+			s.Clients[0].State, s.Clients[0].Since = "zombie", noon.Add(-6*time.Minute)
+		}, "client-gone", critical, metrics.CauseKilledUnknown, []string{"is a zombie for 6 m"}, nil},
 		{"a torn row that nobody completes", func(s *metrics.Snapshot) {
 			s.Datasets[0].Torn, s.Datasets[0].Writers, s.Datasets[0].Grew = true, nil, noon.Add(-10*time.Minute)
 			s.Clients[0].State, s.Clients[0].Since = "gone", noon.Add(-10*time.Minute)
@@ -220,6 +241,9 @@ func rowCases() []caseOf {
 		{"a file that always has empty rows", func(s *metrics.Snapshot) {
 			s.Datasets[0].Judged, s.Datasets[0].UsualPoor = judged(20, 5, 0), fig(0.2)
 		}, "", 0, "", nil, nil},
+		{"a file that was worthless from its first row on", func(s *metrics.Snapshot) {
+			s.Datasets[0].Judged, s.Datasets[0].UsualPoor = judged(20, 18, 0), fig(0.95)
+		}, "rows-poor", warning, "", []string{"90 %", "18 empty", "95 % before"}, nil},
 		{"too few rows to judge", func(s *metrics.Snapshot) { s.Datasets[0].Judged = judged(4, 4, 4) }, "", 0, "", nil, nil},
 		{"answers are cut", func(s *metrics.Snapshot) {
 			d := &s.Datasets[0]
@@ -247,6 +271,9 @@ func rowCases() []caseOf {
 		{"no inodes", func(s *metrics.Snapshot) {
 			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(1 << 40), InodesFree: fig(3)}}
 		}, "disk-filling", critical, metrics.CauseDiskFull, []string{"inodes"}, nil},
+		{"not one inode", func(s *metrics.Snapshot) {
+			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(1 << 40), InodesFree: fig(0)}}
+		}, "disk-filling", critical, metrics.CauseDiskFull, []string{"has no inodes left", "0 inodes free", "df -i"}, nil},
 		{"full before the job ends", func(s *metrics.Snapshot) {
 			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(1 << 34), FullIn: 30 * time.Hour}}
 			s.Job.ETA = metrics.ETA{Known: true, At: noon.Add(100 * time.Hour)}

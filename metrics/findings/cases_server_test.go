@@ -209,6 +209,11 @@ func serverCases() []caseOf {
 			slower(s)
 			s.GPUs[0].Procs = []metrics.GPUProc{{PID: 99, Name: "train", Owner: "other", MiB: fig(500)}}
 		}, "throughput-fell", warning, "", []string{"another process (99 train) is on GPU 0"}, nil},
+		{"slower at a clock that somebody set", func(s *metrics.Snapshot) {
+			slower(s)
+			g := &s.GPUs[0]
+			g.ClockSM, g.ClockMax, g.Util, g.Throttle = fig(900), fig(2430), fig(98), []string{"SW Power Cap"}
+		}, "throughput-fell", warning, "", []string{"GPU 0 works at 900 of 2,430 MHz (SW Power Cap)", "nvidia-smi -rgc"}, nil},
 		{"slower without graphs", func(s *metrics.Snapshot) {
 			slower(s)
 			s.Servers[0].Graph, s.Servers[0].State = &no, metrics.ServerServing

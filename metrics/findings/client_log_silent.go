@@ -11,7 +11,7 @@ var clientLogSilent = Detector{
 	ID:     "client-log-silent",
 	Means:  "The client's log says nothing although its rows land. Nothing may be wrong but the log.",
 	Needs:  "the client's process (descriptors, environment) and its datasets",
-	When:   "Empty after 20 rows landed, or silent for 5 times its own longest gap and at least 5 minutes, while rows land.",
+	When:   "Empty after 20 rows landed (one that was emptied after its client's start had lines: a rotation), or silent for 5 times its own longest gap and at least 5 minutes, while rows land.",
 	Do:     "Start the client with python -u or PYTHONUNBUFFERED=1; judge it by its rows.",
 	Causes: []metrics.Cause{metrics.CauseClientBuffered},
 	Clear:  30 * time.Second,
@@ -35,7 +35,10 @@ var clientLogSilent = Detector{
 			}
 			empty := c.Log.Bytes.V == 0 || c.LogOnlyHeader
 			quiet := in.now().Sub(c.Log.Mtime)
-			if !empty && (c.LogSilentSince.IsZero() || quiet < max(in.seconds("client_log_quiet_min_s"), time.Duration(in.Threshold("client_log_gap_factor")*float64(c.Log.Gap)))) {
+			// One that was emptied under its writer (a rotation that copies and cuts)
+			// had lines: it is judged as one that is silent.
+			emptied := c.Log.Bytes.V == 0 && c.Log.Mtime.Sub(c.Started) > time.Minute
+			if (!empty || emptied) && (c.LogSilentSince.IsZero() || quiet < max(in.seconds("client_log_quiet_min_s"), time.Duration(in.Threshold("client_log_gap_factor")*float64(c.Log.Gap)))) {
 				continue
 			}
 			told[c.Log.Path] = true

@@ -13,7 +13,7 @@ var clientTwice = Detector{
 	ID:     "client-twice",
 	Means:  "Two clients of the same command run, or write the same file. Rows come twice, or one of them is a leftover that takes half of the server.",
 	Needs:  "the node's processes; open files tell the shared dataset",
-	When:   "Two roots with the same command line in the same folder that live longer than 20 s, or two of one script that have the same dataset open. Forked or spawned workers count as one with their parent.",
+	When:   "Two roots with the same command line in the same folder that live longer than 20 s, or two of one script that have the same dataset open. Forked or spawned workers count as one with their parent, and so do the ranks that one launcher (torchrun, mpirun, srun) started and numbered.",
 	Do:     "End the older one, once it is clear that it is the leftover.",
 	Causes: []metrics.Cause{metrics.CauseRowsDuplicate},
 	For:    20 * time.Second,
@@ -57,6 +57,9 @@ func twice(in *Input, a, b *metrics.Client) (Condition, bool) {
 	if shared == "" && !same {
 		return Condition{}, false
 	}
+	if ranksOfOne(in.process(a.PID), in.process(b.PID)) {
+		return Condition{}, false
+	}
 	if !same && scriptName(a) != scriptName(b) {
 		return Condition{}, false // two stages of one job may share a file
 	}
@@ -80,6 +83,17 @@ func twice(in *Input, a, b *metrics.Client) (Condition, bool) {
 	}
 	c.Advice = fmt.Sprintf("end the older one if it is the leftover: kill %d; then look for repeated ids in its rows", a.PID)
 	return c, true
+}
+
+// rankNames are the variables by which launchers number the processes of one job.
+var rankNames = []string{"RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}
+
+// ranksOfOne tells two processes that one launcher started and numbered.
+func ranksOfOne(a, b *metrics.Proc) bool {
+	if a == nil || b == nil || a.PPID != b.PPID {
+		return false
+	}
+	return slices.ContainsFunc(rankNames, func(n string) bool { return a.Env[n] != "" && b.Env[n] != "" && a.Env[n] != b.Env[n] })
 }
 
 // scriptName is what a client runs, without its arguments.

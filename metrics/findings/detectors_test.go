@@ -121,26 +121,26 @@ func storyCases() []caseOf {
 		{"settled", func(*metrics.Snapshot) {}, "settled", metrics.SeverityInfo, "", []string{"settled at 604 tok/s", "judge this start by this level"}, nil},
 		{"buffered log", func(s *metrics.Snapshot) {
 			s.Clients[0].Unbuffered = &no
-			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 			s.Clients[0].LogSilentSince = noon.Add(-19 * time.Minute)
 		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"rows are safe", "python -u", "PYTHONUNBUFFERED", "157 rows landed"}, nil},
 		{"empty log that nobody writes", func(s *metrics.Snapshot) {
 			s.Clients[0].LogOwned = false
-			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 		}, "client-log-silent", metrics.SeverityWarning, "", []string{"writes elsewhere", "fd/1"}, nil},
 		{"empty log before 20 rows", func(s *metrics.Snapshot) {
-			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 			s.Datasets[0].Landed = fig(19)
 			s.Servers[0].Finished = fig(19)
 		}, "", 0, "", nil, nil},
 		{"buffered log on a first visit", func(s *metrics.Snapshot) {
 			s.Clients[0].Unbuffered = &no
-			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 			s.Servers[0].Started = noon.Add(-21 * time.Minute)
 			s.Datasets[0].Landed = fig(2)
 		}, "client-log-silent", metrics.SeverityInfo, metrics.CauseClientBuffered, []string{"157 requests finished and rows land"}, nil},
 		{"empty log beside a server that is much older", func(s *metrics.Snapshot) {
-			s.Clients[0].Log.Bytes = fig(0)
+			s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 			s.Servers[0].Started = noon.Add(-10 * time.Hour)
 			s.Datasets[0].Landed = fig(2)
 		}, "", 0, "", nil, nil},
@@ -148,11 +148,11 @@ func storyCases() []caseOf {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
 			s.Job.Landed = fig(157)
-		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"190 requests finished, 157 rows landed", "py-spy dump --pid 206570"}, nil},
+		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseRequestsLost, []string{"190 requests finished, 157 rows landed", "state running, 0 connections to the server", "py-spy dump --pid 206570"}, nil},
 		{"rows stalled since the disk is full", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
 			s.Job.Finished = fig(190)
-			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0), Paths: []string{"/data/b2.jsonl"}}}
+			s.Sys.Disks = []metrics.Disk{{Mount: "/data", Avail: fig(0), Paths: []string{"/data"}}} // the probe asks for the folders of rows
 		}, "rows-stalled", metrics.SeverityCritical, metrics.CauseDiskFull, []string{"free space on /data"}, []string{"disk-filling"}},
 		{"no rows in the ramp", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew = noon.Add(-3 * time.Minute)
@@ -237,9 +237,9 @@ func storyCases() []caseOf {
 			s.Servers[0].Causes = []metrics.CauseFact{{Class: metrics.CauseJITCompiling}}
 		}, "", 0, "", nil, nil},
 		{"little headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(4.2) },
-			"headroom-low", metrics.SeverityWarning, "", []string{"4.20 GiB", "below 0.88"}, nil},
+			"headroom-low", metrics.SeverityWarning, "", []string{"4.20 GiB", "from 0.88 to 0.87", "--chunked-prefill-size to 4096"}, nil},
 		{"nearly no headroom", func(s *metrics.Snapshot) { s.Servers[0].Headroom = fig(0.82) },
-			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB"}, nil},
+			"headroom-low", metrics.SeverityCritical, "", []string{"0.82 GiB", "from 0.88 to 0.83"}, nil},
 		{"little headroom that held", func(s *metrics.Snapshot) {
 			s.Servers[0].Headroom = fig(0.82)
 			s.Servers[0].FullPrefills = fig(2400)
@@ -372,7 +372,7 @@ func TestCauseWords(t *testing.T) {
 // Two clients that write one log are one silent log.
 func TestOneFindingALog(t *testing.T) {
 	s := healthy()
-	s.Clients[0].Log.Bytes = fig(0)
+	s.Clients[0].Log.Bytes, s.Clients[0].Log.Mtime = fig(0), noon.Add(-19*time.Minute)
 	s.Clients = append(s.Clients, s.Clients[0])
 	s.Clients[1].ID, s.Clients[1].PID, s.Clients[1].Argv = "9:9", 9, []string{"python3", "other.py"}
 	active, _, _ := New(s.Config).Eval(Input{Snap: s})

@@ -33,12 +33,14 @@ var diskFilling = Detector{
 				soon = d.FullIn
 			}
 			eta := in.Snap.Job.ETA
+			why, full := in.diskFull(d)
 			switch {
-			case d.Avail.V < in.Threshold("disk_full_mib")*(1<<20):
-				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" is full", "nothing more can be written; the next row may be torn"
-			case d.InodesFree.Known && d.InodesFree.V > 0 && d.InodesFree.V < in.Threshold("inodes_free_min"):
-				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" has no inodes left", "no new file can be made although there is space"
+			case full && in.spaceLeft(d):
+				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" "+why, "no new file can be made although there is space"
+				c.Evidence = append(c.Evidence, figureEvidence(metrics.Count(d.InodesFree.V)+" inodes free", d.InodesFree))
 				c.Advice = "remove small files on " + d.Mount + " (df -i)"
+			case full:
+				c.Severity, c.Title, c.Why = metrics.SeverityCritical, d.Mount+" "+why, "nothing more can be written; the next row may be torn"
 			case soon > 0 && eta.Known && in.now().Add(soon).Before(eta.At) && soon < 30*24*time.Hour:
 				c.Severity = metrics.SeverityWarning
 				c.Title = fmt.Sprintf("%s is full in %s, before the job is done (%s)", d.Mount, metrics.Age(soon), in.clock(eta.At))
@@ -52,4 +54,21 @@ var diskFilling = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// diskFull tells a file system that takes no more, and of what it has none.
+func (in *Input) diskFull(d *metrics.Disk) (why string, full bool) {
+	switch {
+	case !d.Avail.Known:
+		return "", false
+	case !in.spaceLeft(d):
+		return "is full", true
+	case d.InodesFree.Known && d.InodesFree.V < in.Threshold("inodes_free_min"):
+		return "has no inodes left", true
+	}
+	return "", false
+}
+
+func (in *Input) spaceLeft(d *metrics.Disk) bool {
+	return d.Avail.V >= in.Threshold("disk_full_mib")*(1<<20)
 }

@@ -2,6 +2,8 @@ package findings
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -29,13 +31,11 @@ var headroomLow = Detector{
 				Title:    fmt.Sprintf("%.2f GiB of GPU memory free after capture", v.Headroom.V),
 				Why:      "the activations of a large prefill come out of what is left",
 				Evidence: []metrics.Evidence{figureEvidence(fmt.Sprintf("free after capture %.2f GiB (available_gpu_mem)", v.Headroom.V), v.Headroom)},
-				Advice:   "lower --mem-fraction-static by 0.01 to 0.05, or --chunked-prefill-size to 4096",
 			}
-			if f := setting(v, "--mem-fraction-static"); f != "" {
-				c.Advice = "lower --mem-fraction-static below " + f + ", or --chunked-prefill-size to 4096"
-			}
-			if v.Engine == "vllm" {
-				c.Advice = "lower --gpu-memory-utilization, or --max-num-batched-tokens"
+			tune := tuningOf(v)
+			c.Advice = "lower " + tune.fraction + " by 0.01 to 0.05, or " + tune.chunk + " to 4096"
+			if f, err := strconv.ParseFloat(setting(v, tune.fraction), 64); err == nil {
+				c.Advice = fmt.Sprintf("lower %s from %g to %.2f, or %s to 4096", tune.fraction, f, fractionFor(in, v, f), tune.chunk)
 			}
 			if v.FullPrefills.Known {
 				c.Evidence = append(c.Evidence, figureEvidence(metrics.Count(v.FullPrefills.V)+" full prefills held", v.FullPrefills))
@@ -46,6 +46,22 @@ var headroomLow = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// fractionFor is the share of GPU memory, in steps of 0.01, that leaves the headroom
+// below which nothing is said; one step less where the cards' size is not known.
+func fractionFor(in *Input, v *metrics.Server, now float64) float64 {
+	want := in.Threshold("headroom_critical_gib")
+	if bigCards(in) {
+		want = in.Threshold("headroom_warning_gib")
+	}
+	steps := 1.0
+	for i := range in.Snap.GPUs {
+		if t := in.Snap.GPUs[i].MemTotal; t.Known && t.V > 0 {
+			steps = max(steps, math.Ceil((want-v.Headroom.V)/(t.V/1024)*100))
+		}
+	}
+	return math.Round(now*100-steps) / 100
 }
 
 func headroomSeverity(in *Input, v *metrics.Server) metrics.Severity {

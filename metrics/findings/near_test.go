@@ -34,12 +34,20 @@ func nearMisses() []nearMiss {
 		{"client-log-silent", "buffered log", "19 rows landed", func(s *metrics.Snapshot) {
 			s.Datasets[0].Landed, s.Servers[0].Finished = fig(19), fig(19)
 		}, 0},
+		{"client-log-silent", "buffered log", "it was emptied a minute ago: a rotation", func(s *metrics.Snapshot) {
+			s.Clients[0].Log.Mtime, s.Clients[0].LogSilentSince = noon.Add(-time.Minute), noon.Add(-time.Minute)
+		}, 0},
 		{"client-log-silent", "silent for longer than ever", "nothing lands either", rows(func(d *metrics.Dataset) { d.Grew = noon.Add(-6 * time.Minute) }), 0},
 		{"client-log-silent", "silent for longer than ever", "for less than 5 minutes", func(s *metrics.Snapshot) {
 			c := &s.Clients[0]
 			c.Log.Gap, c.Log.Mtime, c.LogSilentSince = time.Second, noon.Add(-4*time.Minute), noon.Add(-4*time.Minute)
 		}, 0},
 		{"rows-stalled", "rows stalled", "as few as a writer holds back", func(s *metrics.Snapshot) { s.Job.Finished = fig(165) }, 0},
+		{"rows-stalled", "nothing counts a streaming client's requests, and rows stopped", "for 14 minutes", rows(func(d *metrics.Dataset) { d.Grew = noon.Add(-14 * time.Minute) }), 0},
+		{"rows-stalled", "a client retries without an end", "for 25 minutes", func(s *metrics.Snapshot) {
+			s.Servers[0].Since, s.Datasets[0].Grew = noon.Add(-25*time.Minute), noon.Add(-25*time.Minute)
+		}, 0},
+		{"rows-stalled", "a client retries without an end", "it computes", func(s *metrics.Snapshot) { s.Clients[0].Cores = fig(0.9) }, 0},
 		{"rows-stalled", "rows stalled", "it grows every 40 s", rows(func(d *metrics.Dataset) { d.Gap = 40 * time.Second }), 0},
 		{"rows-stalled", "rows stalled", "in the first generation", server(func(v *metrics.Server) { v.Gen.Ramp, v.Gen.Settled = true, metrics.Figure{} }), 0},
 		{"rows-stalled", "a client that is stuck", "its log says something", func(s *metrics.Snapshot) { s.Clients[0].Log.Mtime = noon }, 0},
@@ -49,6 +57,9 @@ func nearMisses() []nearMiss {
 		}, 0},
 		{"nothing-saved", "nothing saved", "a client of another host sends too", func(s *metrics.Snapshot) {
 			s.Clients = append([]metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "remote"}}, s.Clients...)
+		}, 0},
+		{"nothing-saved", "nothing saved", "what it has open is another user's to see", func(s *metrics.Snapshot) {
+			s.Procs = []metrics.Proc{{PID: 206570, User: "anna"}}
 		}, 0},
 		{"nothing-saved", "nothing saved", "the client began 10 minutes ago", func(s *metrics.Snapshot) { s.Clients[0].Started = noon.Add(-10 * time.Minute) }, 0},
 		{"work-lost", "rows get lost in retries", "less than 5 % are missing", func(s *metrics.Snapshot) { s.Job.Finished, s.Job.Landed = fig(1000), fig(955) }, 0},
@@ -66,6 +77,11 @@ func nearMisses() []nearMiss {
 		{"client-gone", "client gone before we came", "a row landed a minute ago", rows(func(d *metrics.Dataset) { d.Grew = noon.Add(-time.Minute) }), 0},
 		{"client-twice", "a client of an earlier run", "the earlier one ended", func(s *metrics.Snapshot) { s.Clients[1].State = "gone" }, 0},
 		{"client-twice", "a client of an earlier run", "the younger began 15 s ago", func(s *metrics.Snapshot) { s.Clients[0].Started = noon.Add(-15 * time.Second) }, 10 * time.Second},
+		{"client-twice", "the same command twice on other files", "they are the ranks of one launch", func(s *metrics.Snapshot) {
+			for i, c := range s.Clients {
+				s.Procs = append(s.Procs, metrics.Proc{PID: c.PID, PPID: 77, Env: map[string]string{"RANK": []string{"0", "1"}[i]}})
+			}
+		}, 0},
 		{"client-twice", "the same command twice on other files", "in another folder", func(s *metrics.Snapshot) { s.Clients[0].Cwd, s.Clients[1].Cwd = "/data/b", "/data/c" }, 0},
 		{"job-done", "done", "one row is missing", func(s *metrics.Snapshot) { s.Job.Done = false }, 0},
 		{"job-done", "it ended by itself with its work done", "another client works", func(s *metrics.Snapshot) {

@@ -18,7 +18,16 @@ var nothingSaved = Detector{
 	Clear:  20 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := in.generating()
-		if v == nil || !v.Finished.Known || v.Finished.V < in.Threshold("unsaved_finished") {
+		if v == nil {
+			return
+		}
+		if !v.Finished.Known {
+			if len(in.Snap.Datasets) == 0 {
+				out.CannotTell("whether rows are saved", "no file of rows was found, and nothing counts finished requests", "--enable-metrics on the server, or datasets in the configuration")
+			}
+			return
+		}
+		if v.Finished.V < in.Threshold("unsaved_finished") {
 			return
 		}
 		wait := in.seconds("unsaved_s")
@@ -37,6 +46,10 @@ var nothingSaved = Detector{
 				out.CannotTell("whether rows are saved", who(c)+" sends requests and its files are out of sight", "runvigil on that host, or a dataset of the configuration that lies on this node")
 				return
 			case alive(c):
+				if p := in.process(c.PID); p != nil && !p.EnvRead && p.FD1 == "" && p.FD2 == "" && len(p.Files) == 0 {
+					out.CannotTell("whether rows are saved", "what "+who(c)+" has open is its user's and root's to see", "connect as "+orUser(p.User)+" or root, or name its file in the configuration (datasets)")
+					return
+				}
 				local = true
 				since = latest(since, c.Started)
 			}

@@ -158,7 +158,7 @@ var rowsPoor = Detector{
 	ID:    "rows-poor",
 	Means: "Many of the newest rows are empty or hold an error instead of an answer. They count as rows and are worth nothing.",
 	Needs: "the newest rows of the file (at most 64 kB once a minute)",
-	When:  "10 % of at least 8 newest rows, and 3 times as many as in this file's own past.",
+	When:  "10 % of at least 8 newest rows, and 3 times as many as in this file's own past; or half of them, however it was before: a file that was worthless from its first row on has no better past.",
 	Do:    "Look at one of them (o on the row), then at the client's handling of errors and the prompt of this part.",
 	For:   30 * time.Second,
 	Clear: 2 * time.Minute,
@@ -171,7 +171,7 @@ var rowsPoor = Detector{
 			j := d.Judged
 			bad := j.Empty + j.Errors + j.Invalid
 			share := float64(bad) / float64(j.Rows)
-			if share < in.Threshold("poor_share") || d.UsualPoor.Known && share < in.Threshold("poor_factor")*d.UsualPoor.V {
+			if share < in.Threshold("poor_share") || share < in.Threshold("poor_always") && d.UsualPoor.Known && share < in.Threshold("poor_factor")*d.UsualPoor.V {
 				continue
 			}
 			c := Condition{

@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -12,7 +13,7 @@ var rowsStalled = Detector{
 	ID:     "rows-stalled",
 	Means:  "The server finishes requests but rows do not reach the file.",
 	Needs:  "finished requests (/metrics or access lines) and a dataset",
-	When:   "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes (warning). Quiet in the first generation after a start, and for writers that write in batches.",
+	When:   "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes, or no request and no row for 30 while its log goes on (warning). Quiet in the first generation after a start, and for writers that write in batches.",
 	Do:     "By cause: start the client again, free the disk, or look at the file that grows instead.",
 	Causes: append([]metrics.Cause{metrics.CauseRequestsLost}, troubles...),
 	For:    20 * time.Second,
@@ -37,8 +38,9 @@ var rowsStalled = Detector{
 			still := in.now().Sub(d.Grew)
 			j := in.Snap.Job
 			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.Threshold("stalled_behind")
-			if !v.Finished.Known && v.Gen.Settled.Known && d.Gap > 0 {
-				// Nothing counts what finishes. Tokens flow at a settled level, so that
+			counted := j.Finished.Known && j.Landed.Known
+			if !counted && v.Gen.Settled.Known && d.Gap > 0 {
+				// Nothing counts what finishes (of a streaming client no log line does). Tokens flow at a settled level, so that
 				// requests do, and the file had a habit.
 				limit, behind = max(2*limit, in.seconds("stalled_uncounted_s")), true
 			}
@@ -55,7 +57,7 @@ var rowsStalled = Detector{
 					figureEvidence(fmt.Sprintf("%s requests finished, %s rows landed", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
 				},
 			}
-			if !v.Finished.Known {
+			if !counted {
 				c.Severity = metrics.SeverityWarning
 				c.Title = fmt.Sprintf("no row in %s for %s while %s tok/s flow", base(d.Path), metrics.Age(still), metrics.Rate(v.Gen.Now.V))
 				c.Evidence[1] = figureEvidence(metrics.Rate(v.Gen.Now.V)+" tok/s; what finishes is counted by neither the log nor /metrics", v.Gen.Now)
@@ -97,7 +99,9 @@ func clientInTrouble(in *Input, out *Output) bool {
 }
 
 // clientIdle raises a living client that has work left and does none: the server
-// is idle, no row lands and its log stands still (or is held back) for long.
+// is idle, no row lands and its log stands still (or is held back) for long. A log
+// that grows all the while gives it twice as long: it may prepare its work, or
+// retry what fails without an end.
 func clientIdle(in *Input, out *Output) {
 	v := in.Snap.Server()
 	if v == nil || v.State != metrics.ServerIdle || in.Snap.Job.Done {
@@ -111,8 +115,12 @@ func clientIdle(in *Input, out *Output) {
 		}
 		since := latest(latest(v.Since, lastRow(in)), latest(c.Started, c.Log.Mtime))
 		still := in.now().Sub(since)
-		if still < in.seconds("client_idle_s") {
-			continue
+		writes := still < in.seconds("client_idle_s")
+		if writes {
+			since = latest(latest(v.Since, lastRow(in)), c.Started)
+			if still = in.now().Sub(since); still < 2*in.seconds("client_idle_s") {
+				continue
+			}
 		}
 		cond := Condition{
 			Subject: c.ID, Severity: metrics.SeverityWarning, Since: since, Log: metrics.LogPlace{Path: c.Log.Path},
@@ -120,6 +128,14 @@ func clientIdle(in *Input, out *Output) {
 			Why:      "it has work left, the server waits, and neither a row nor a line of its log comes",
 			Advice:   fmt.Sprintf("look at what it waits for (py-spy dump --pid %d); a client that does not come back has to be started again", c.PID),
 			Evidence: []metrics.Evidence{{Text: "server idle since " + in.clock(v.Since), Source: "server", At: v.Since}},
+		}
+		if writes {
+			cond.Why = "it has work left, the server waits and no row comes, while its log grows: it may retry what fails each time"
+			cond.Advice = "read the end of its log for errors (wrong address or model, refused requests), then start it again"
+			cond.Evidence = append(cond.Evidence, metrics.Evidence{Text: base(c.Log.Path) + " grew at " + in.clock(c.Log.Mtime), Source: "stat", At: c.Log.Mtime})
+			if c.LastLine != "" {
+				cond.Evidence = append(cond.Evidence, metrics.Evidence{Text: "its log last said: " + c.LastLine, Source: base(c.Log.Path), At: c.Log.Mtime})
+			}
 		}
 		if c.State == "stopped" {
 			cond.Why, cond.Advice = "it was stopped by a signal (state T)", fmt.Sprintf("kill -CONT %d", c.PID)
@@ -168,13 +184,12 @@ func usually(gap time.Duration) string {
 
 // explainStall finds why: the disk, the client, or another file that grows.
 func explainStall(in *Input, d *metrics.Dataset, c *Condition) {
-	for _, disk := range in.Snap.Sys.Disks {
-		for _, p := range disk.Paths {
-			if p == d.Path && disk.Avail.Known && disk.Avail.V < 1<<20 {
-				c.Cause, c.Why = metrics.CauseDiskFull, "the file system "+disk.Mount+" is full"
-				c.Advice = "free space on " + disk.Mount
-				return
-			}
+	for i := range in.Snap.Sys.Disks {
+		disk := &in.Snap.Sys.Disks[i]
+		if why, full := in.diskFull(disk); full && (slices.Contains(disk.Paths, d.Path) || slices.Contains(disk.Paths, path.Dir(d.Path))) {
+			c.Cause, c.Why = metrics.CauseDiskFull, "the file system "+disk.Mount+" "+why
+			c.Advice = "free space on " + disk.Mount
+			return
 		}
 	}
 	if unreadable(d) {

@@ -74,6 +74,12 @@ func whatChanged(in *Input, v *metrics.Server, c *Condition) {
 			c.Evidence = append(c.Evidence, metrics.Evidence{Text: fmt.Sprintf("GPU %d at %s MHz, %s °C", g.Index, metrics.FigureText(g.ClockSM, metrics.Count), metrics.FigureText(g.Temp, metrics.Count)), Source: "nvidia-smi", At: g.ClockSM.At})
 			return
 		}
+		if g.ClockSM.Known && g.ClockMax.Known && g.Util.Known && g.Util.V > 50 && g.ClockSM.V < slowClock*g.ClockMax.V {
+			c.Why = fmt.Sprintf("GPU %d works at %s of %s MHz", g.Index, metrics.Count(g.ClockSM.V), metrics.Count(g.ClockMax.V))
+			c.Advice = fmt.Sprintf("look who set its clocks or power limit (nvidia-smi -q -i %d -d CLOCK,POWER,PERFORMANCE); nvidia-smi -rgc gives the clocks back", g.Index)
+			c.Evidence = append(c.Evidence, figureEvidence(c.Why+throttleWords(g), g.ClockSM))
+			return
+		}
 		for _, p := range in.others(g, in.serverTrees()) {
 			if p.Owner == "other" || p.Owner == "invisible" {
 				c.Why = fmt.Sprintf("another process (%d %s) is on GPU %d", p.PID, p.Name, g.Index)
@@ -99,6 +105,18 @@ func whatChanged(in *Input, v *metrics.Server, c *Condition) {
 		c.Why = "the host is overloaded: " + text.Text
 		c.Advice = "find what else runs (top); the schedulers need a processor each"
 	}
+}
+
+// slowClock is the share of a GPU's highest clock below which a busy one is held
+// back by more than its usual power limit.
+const slowClock = 0.6
+
+// throttleWords are the tool's own reasons for a clock, "" for none.
+func throttleWords(g *metrics.GPU) string {
+	if len(g.Throttle) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(g.Throttle, ", ") + ")"
 }
 
 // hardThrottle are the reasons that mean heat or a power fault, not a set limit.
