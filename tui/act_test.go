@@ -526,7 +526,7 @@ func TestStartsView(t *testing.T) {
 	drive(t, 120, 40, sceneSettled(), func(d *driver) {
 		d.Press("t").See("starts  by when", "★ best, running", "#5 is best: highest", "#1 (640), #3 (606) not comparable", "▲ breaks a guard", "✖ crashed: cuda-oom", "(* imported)")
 		d.Press(">").See("by settled tok/s").Press("<").See("by when")
-		d.Press("space", "j", "j", "space").See("side by side", "#3 0.88 bf16 hicache", "#5 0.88 bf16 hicache", "within the spread: no difference")
+		d.Press("space", "j", "j", "space").See("side by side", "#3 0.88 bf16 hicache", "#5 0.88 bf16 hicache", "within spread")
 		d.Press("space").NotSee("side by side")
 		d.Press("j", "j", "enter").See("edit SGLang", "--mem-fraction-static 0.88 → 0.85")
 	})

@@ -135,7 +135,7 @@ func (v *reviewView) chooseScript(m *Model) tea.Cmd {
 	if v.script != nil {
 		start = v.script.path
 	}
-	m.ask(newLineDialog("write the changed flags into which start script?", "its path on the node, from the root; it is edited once the new server serves", start, func(m *Model, text string) tea.Cmd {
+	m.ask(newLineDialog("write the changed flags into which start script?", "its path on the node, from the root; edited once it serves", start, func(m *Model, text string) tea.Cmd {
 		text = strings.TrimSpace(text)
 		switch {
 		case text == "":

@@ -241,9 +241,9 @@ func pairLines(p starts.Pair, w int) []line {
 		}
 		if f.Exceeds != nil {
 			if *f.Exceeds {
-				diff, st = diff+"  over the spread", stStrong
+				diff, st = diff+"  over spread", stStrong
 			} else {
-				diff, st = diff+"  within the spread: no difference", stDim
+				diff, st = diff+"  within spread", stDim
 			}
 		}
 		out = append(out, row(f.Name, number(f.A), number(f.B), diff, st))
@@ -260,9 +260,25 @@ func (v *startsView) detail(m *Model, r *starts.Row, w int) []line {
 		}
 	}
 	put("engine", strings.TrimSpace(engineName(r.Engine)+" "+r.Version+" "+r.Model), stText)
+	seconds := func(v float64) string { return took(time.Duration(v * float64(time.Second))) }
 	if r.ReadyS != nil {
-		put("ready after", took(time.Duration(*r.ReadyS*float64(time.Second))), stText)
+		text := seconds(*r.ReadyS)
+		for i, p := range r.Phases {
+			text += map[bool]string{true: ": ", false: ", "}[i == 0] + p.Name + " " + took(p.Took)
+		}
+		put("ready after", text, stText)
 	}
+	var ran []string
+	if r.DurationS != nil {
+		ran = append(ran, "for "+seconds(*r.DurationS))
+	}
+	if r.Dataset != "" {
+		ran = append(ran, "on "+r.Dataset)
+	}
+	if r.LowestFree != nil {
+		ran = append(ran, "lowest free "+two(*r.LowestFree)+" GiB")
+	}
+	put("ran", strings.Join(ran, ", "), stText)
 	if r.Settled != nil {
 		put("settled", metrics.Rate(*r.Settled)+" tok/s, spread "+opt(r.Spread, whole)+", "+opt(r.PerRequest, metrics.Count)+" tokens a request, KV "+opt(r.KVUsage, two)+", "+opt(r.RowsPerMin, metrics.Rate)+" rows/min", stText)
 	}

@@ -109,7 +109,7 @@ func notComparable(a, b metrics.Start) string {
 		return "another model: " + a.Model + ", not " + b.Model
 	case a.PerRequest != nil && b.PerRequest != nil && math.Abs(*a.PerRequest-*b.PerRequest) > sameLength*max(*a.PerRequest, *b.PerRequest):
 		return fmt.Sprintf("%s tokens a request, not %s", metrics.Count(*a.PerRequest), metrics.Count(*b.PerRequest))
-	case a.Dataset != "" && b.Dataset != "" && a.Dataset != b.Dataset && (a.PerRequest == nil || b.PerRequest == nil):
+	case a.Dataset != "" && b.Dataset != "" && a.Dataset != b.Dataset:
 		return "another part: " + a.Dataset + ", not " + b.Dataset
 	case (a.PerRequest == nil) != (b.PerRequest == nil) && (a.Dataset == "" || a.Dataset != b.Dataset):
 		// Short requests give far more tok/s with the same flags, so that a level

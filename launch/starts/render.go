@@ -47,7 +47,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	head := []string{
 		"no", "id", "node", "at", "engine", "version", "model", "label", "imported", "ready_s", "capacity_tokens", "headroom_gib", "peak_tps",
 		"settled_tps", "spread_tps", "running", "queued", "kv_usage", "tokens_per_request", "dataset", "rows_per_min", "lowest_free_gib", "duration_s",
-		"outcome", "cause", "cause_phase", "after_s", "after_request_s", "best", "why", "unfit", "not_comparable", "note",
+		"outcome", "cause", "cause_phase", "after_s", "after_request_s", "best", "why", "unfit", "not_comparable", "phases_s", "note",
 	}
 	cw := csv.NewWriter(w)
 	if err := cw.Write(append(head, flags...)); err != nil {
@@ -68,7 +68,7 @@ func WriteCSV(w io.Writer, rows []Row) error {
 			strconv.Itoa(r.No), text(r.ID), text(r.Node), at, text(r.Engine), text(r.Version), text(r.Model), text(r.Label), strconv.FormatBool(r.Imported),
 			plain(r.ReadyS), plain(r.Capacity), plain(r.HeadroomGB), plain(r.Peak), plain(r.Settled), plain(r.Spread), plain(r.Running), plain(r.Queued),
 			plain(r.KVUsage), plain(r.PerRequest), text(r.Dataset), plain(r.RowsPerMin), plain(r.LowestFree), plain(r.DurationS),
-			text(r.Outcome), text(string(r.Cause)), text(r.CausePhase), after, afterRequest, strconv.FormatBool(r.Best), text(r.Why), text(r.Unfit), text(r.NotComparable), text(r.Note),
+			text(r.Outcome), text(string(r.Cause)), text(r.CausePhase), after, afterRequest, strconv.FormatBool(r.Best), text(r.Why), text(r.Unfit), text(r.NotComparable), text(phases(r.Phases)), text(r.Note),
 		}
 		for _, name := range flags {
 			rec = append(rec, text(FlagValue(r.Start, name)))
@@ -79,6 +79,15 @@ func WriteCSV(w io.Writer, rows []Row) error {
 	}
 	cw.Flush()
 	return cw.Error()
+}
+
+// phases are a start's phases with the seconds of each: "loading weights 81; …".
+func phases(list []metrics.PhaseTook) string {
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = p.Name + " " + strconv.FormatFloat(p.Took.Seconds(), 'f', -1, 64)
+	}
+	return strings.Join(out, "; ")
 }
 
 func plain(p *float64) string {

@@ -164,8 +164,12 @@ func TestNotComparable(t *testing.T) {
 		t.Errorf("%+v", rows[4])
 	}
 	list[2].PerRequest = num(4400)
+	if rows = Table(list, fp8); !strings.Contains(rows[2].NotComparable, "another part") {
+		t.Errorf("the same lengths do not make another part the same work: %q", rows[2].NotComparable)
+	}
+	list[2].Dataset = "B2_opencodeinstruct"
 	if rows = Table(list, fp8); rows[2].NotComparable != "" {
-		t.Errorf("the same lengths compare across parts: %q", rows[2].NotComparable)
+		t.Errorf("the same part and lengths: %q", rows[2].NotComparable)
 	}
 }
 
@@ -248,11 +252,12 @@ func TestRenderers(t *testing.T) {
 	}
 	b.Reset()
 	rows[0].Note = "=HYPERLINK(1)"
+	rows[0].Phases = []metrics.PhaseTook{{Name: "loading weights", Took: 81 * time.Second}, {Name: "capturing graphs", Took: 34500 * time.Millisecond}}
 	if err := WriteCSV(&b, rows); err != nil {
 		t.Fatal(err)
 	}
 	if head, first, _ := strings.Cut(b.String(), "\n"); !strings.HasSuffix(head, "note,mem-fraction-static,enable-hierarchical-cache,hicache-size,kv-cache-dtype") ||
-		!strings.Contains(first, "'=HYPERLINK") || !strings.HasPrefix(first, "1,story-1,gpu7,2026-02-24T08:02:00Z,sglang,0.5.9,,0.85 bf16,true,,116171,,850,725,125,") {
+		!strings.Contains(first, "'=HYPERLINK") || !strings.Contains(first, "loading weights 81; capturing graphs 34.5") || !strings.HasPrefix(first, "1,story-1,gpu7,2026-02-24T08:02:00Z,sglang,0.5.9,,0.85 bf16,true,,116171,,850,725,125,") {
 		t.Errorf("csv:\n%s", b.String())
 	}
 	b.Reset()
