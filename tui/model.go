@@ -112,7 +112,7 @@ const toastFor = 6 * time.Second
 const drawEvery = 250 * time.Millisecond
 
 // firstEvery is that time while a visit is so young that its GPUs were not told.
-const firstEvery = 50 * time.Millisecond
+const firstEvery = 20 * time.Millisecond
 
 // New makes the screen's model. It shows nothing but the node's name until the
 // first snapshot comes.

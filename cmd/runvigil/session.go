@@ -11,11 +11,19 @@ import (
 	"github.com/runvigil/runvigil/metrics/board"
 )
 
-// publishEvery bounds how often a new snapshot is made; the screen draws less often still.
-const publishEvery = 100 * time.Millisecond
+// pace bounds how often a new snapshot is made (the screen draws less often
+// still), and how often the fold is asked what to read next.
+type pace struct{ publish, wants time.Duration }
 
-// wantsEvery bounds how often the fold is asked what to read next.
-const wantsEvery = 250 * time.Millisecond
+// A visit that has just begun waits for nothing: each answer leads to the next
+// question.
+var (
+	firstPace  = pace{publish: 20 * time.Millisecond, wants: 20 * time.Millisecond}
+	steadyPace = pace{publish: 100 * time.Millisecond, wants: 250 * time.Millisecond}
+)
+
+// firstFor is how long firstPace holds.
+const firstFor = 5 * time.Second
 
 // A source gives the frames of one node until ctx ends or it has no more.
 type source interface {
@@ -135,17 +143,18 @@ func (s *session) run(ctx context.Context, before []metrics.Frame) error {
 			return err
 		}
 	}
+	begun := time.Now()
 	var published, wanted time.Time
-	due := time.NewTicker(publishEvery)
+	toPublish, toWant := true, true
+	due := time.NewTimer(0)
 	defer due.Stop()
-	dirty := true
 	for {
 		select {
 		case f := <-s.in:
 			if err := s.fold(f); err != nil {
 				return err
 			}
-			dirty = true
+			toPublish, toWant = true, true
 		case <-due.C:
 		case err := <-ended:
 			for len(s.in) > 0 {
@@ -159,21 +168,37 @@ func (s *session) run(ctx context.Context, before []metrics.Frame) error {
 			}
 			return err
 		}
-		now := time.Now()
-		if !dirty || len(s.in) > 0 && now.Sub(published) < 10*publishEvery {
+		now, at := time.Now(), steadyPace
+		if now.Sub(begun) < firstFor {
+			at = firstPace
+		}
+		if len(s.in) > 0 && now.Sub(published) < 10*at.publish {
 			continue
 		}
-		if now.Sub(wanted) >= wantsEvery {
-			wanted = now
+		next := time.Duration(0) // until the timer is due, 0: nothing waits for it
+		wait := func(d time.Duration) {
+			if next == 0 || d < next {
+				next = d
+			}
+		}
+		if left := at.wants - now.Sub(wanted); toWant && left > 0 {
+			wait(left)
+		} else if toWant {
+			wanted, toWant = now, false
 			wants := s.board.Wants()
 			s.src.SetWants(wants)
 			if s.wanted != nil {
 				s.wanted(wants)
 			}
 		}
-		if now.Sub(published) >= publishEvery {
-			published, dirty = now, false
+		if left := at.publish - now.Sub(published); toPublish && left > 0 {
+			wait(left)
+		} else if toPublish {
+			published, toPublish = now, false
 			s.show()
+		}
+		if next > 0 {
+			due.Reset(next)
 		}
 	}
 }

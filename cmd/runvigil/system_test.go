@@ -23,7 +23,7 @@ import (
 )
 
 // binary builds the program once a run.
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "runvigil")
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
@@ -149,7 +149,7 @@ func newRealNode(t *testing.T) realNode {
 	return newRealNodeWith(t, remotetest.Options{})
 }
 
-func newRealNodeWith(t *testing.T, o remotetest.Options) realNode {
+func newRealNodeWith(t testing.TB, o remotetest.Options) realNode {
 	t.Helper()
 	s := remotetest.OpenSSH(t, o)
 	ssh, err := exec.LookPath("ssh")

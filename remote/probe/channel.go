@@ -78,7 +78,30 @@ func (c *channel) ensure(ctx context.Context) error {
 	if time.Now().Before(c.retryAt) {
 		return errWaiting
 	}
-	sh, err := startShell(ctx, c.conn, c.program, false)
+	return c.took(startShell(ctx, c.conn, c.program, false))
+}
+
+// adopt takes a session that was opened, or why it was not. The shell comes up
+// beside the caller; the next request waits for it.
+func (c *channel) adopt(ctx context.Context, st *Stream, err error) {
+	if c.turn.take(ctx) != nil {
+		if st != nil {
+			_ = st.Close()
+		}
+		return
+	}
+	go func() {
+		defer c.turn.leave()
+		var sh *shell
+		if err == nil {
+			sh, err = runShell(ctx, st, c.program, false)
+		}
+		_ = c.took(sh, err) // it is told when it is wanted
+	}()
+}
+
+// took takes a shell that was started, or why it was not.
+func (c *channel) took(sh *shell, err error) error {
 	if err != nil {
 		c.later()
 		return err

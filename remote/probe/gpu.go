@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -26,28 +28,47 @@ type gpus struct {
 	smi            string
 	libs           bool // the driver's folder has to be named
 	stream, static []string
+	cards          *cards
 	lastError      string
 	errorAt        time.Time
+}
+
+// cards is how many GPUs there are, once it is known: a round of so many rows is
+// whole, and nothing has to be waited for.
+type cards struct {
+	n     atomic.Int32
+	known chan struct{}
+}
+
+func (c *cards) set(n int) {
+	if c.n.Swap(int32(n)) == 0 && n > 0 {
+		close(c.known)
+	}
 }
 
 // watchGPUs keeps one stream of nvidia-smi alive and asks it now and then for
 // what changes less. It ends with ctx only.
 func (p *Probe) watchGPUs(ctx context.Context) error {
-	g := &gpus{p: p, smi: p.tool("nvidia-smi")}
+	defer p.leaveFirst()
+	g := &gpus{p: p, smi: p.tool("nvidia-smi"), cards: &cards{known: make(chan struct{})}}
 	if g.smi == "" {
-		if p.gpuSession != nil {
-			_ = p.gpuSession.Close()
-		}
 		g.fail(metrics.GPUErrorFact{RC: 127, Text: "nvidia-smi was not found on the node", Absent: true})
 		p.report("gpu", metrics.ProbeFact{State: "absent", Reason: "nvidia-smi was not found in PATH or where drivers put it", Advice: "install the NVIDIA driver's tools, or put nvidia-smi in the PATH of non-interactive shells"})
 		<-ctx.Done()
 		return nil
 	}
-	g.learnFields(ctx)
+	slow := &gpus{p: g.p, smi: g.smi, cards: g.cards}
+	if !p.gpuStream {
+		slow.learnFields(ctx)
+		g.stream, g.libs = slow.stream, slow.libs
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.watchSlow(ctx)
+		if p.gpuStream { // else they are known
+			slow.learnFields(ctx)
+		}
+		slow.watchSlow(ctx)
 	}()
 	if p.gpuStream {
 		g.watchStream(ctx)
@@ -71,7 +92,7 @@ func (g *gpus) run(ctx context.Context, args string) (string, int, error) {
 		code = nvidiaLibs + "; " + code
 	}
 	out, rc, err := g.p.job(ctx, "g", code, smiLimit)
-	if !g.libs && strings.Contains(string(out), "couldn't find libnvidia-ml.so") {
+	if !g.libs && strings.Contains(string(out), noLibrary) {
 		g.libs = true
 		return g.run(ctx, args)
 	}
@@ -85,6 +106,9 @@ func (g *gpus) learnFields(ctx context.Context) {
 		g.stuck()
 	}
 }
+
+// noLibrary is what nvidia-smi says where the driver's folder has to be named.
+const noLibrary = "couldn't find libnvidia-ml.so"
 
 // query runs a query and emits it, or its failure. The field that a driver
 // refuses is left out and the query made again.
@@ -104,6 +128,9 @@ func (g *gpus) query(ctx context.Context, kind metrics.Kind, fields *[]string) b
 		rows, rest := splitRows(text, len(*fields))
 		if len(rows) > 0 {
 			g.emitRows(kind, *fields, rows)
+			if kind == metrics.KindGPUStatic {
+				g.cards.set(len(rows))
+			}
 		}
 		if rc != 0 || len(rows) == 0 || rest != "" {
 			g.fail(metrics.GPUErrorFact{RC: rc, Text: rest})
@@ -159,7 +186,6 @@ func (g *gpus) stuck() {
 
 // watchSlow emits what does not change, once, and the processes on the GPUs.
 func (g *gpus) watchSlow(ctx context.Context) {
-	slow := &gpus{p: g.p, smi: g.smi, libs: g.libs, static: g.static}
 	haveStatic := false
 	var staticAt, pause time.Time
 	every(ctx, appsEvery, nil, func() {
@@ -167,14 +193,14 @@ func (g *gpus) watchSlow(ctx context.Context) {
 			return
 		}
 		if !haveStatic && time.Since(staticAt) > staticRetry {
-			haveStatic, staticAt = slow.query(ctx, metrics.KindGPUStatic, &slow.static), time.Now()
+			haveStatic, staticAt = g.query(ctx, metrics.KindGPUStatic, &g.static), time.Now()
 		}
-		text, rc, err := slow.run(ctx, "--query-compute-apps="+appFields+" --format=csv,noheader")
+		text, rc, err := g.run(ctx, "--query-compute-apps="+appFields+" --format=csv,noheader")
 		switch {
 		case errors.Is(err, errStuck), errors.Is(err, errBusy):
 			pause = time.Now().Add(stuckRetry)
 			if errors.Is(err, errStuck) {
-				slow.stuck()
+				g.stuck()
 			}
 		case err == nil && rc == 0:
 			var rows strings.Builder
@@ -214,6 +240,54 @@ func (g *gpus) watchOneShots(ctx context.Context) {
 	}
 }
 
+// startedShell is a shell that came up, or why it did not.
+type startedShell struct {
+	sh  *shell
+	err error
+}
+
+// startStream begins the stream at once, beside all else: what it needs to know
+// is found out on the node.
+func (p *Probe) startStream(ctx context.Context, st *Stream) {
+	first := make(chan startedShell, 1)
+	p.gpuFirst = first
+	go func() {
+		sh, err := runShell(ctx, st, p.gpuProgram("", nil, false), true)
+		first <- startedShell{sh, err}
+	}()
+}
+
+// leaveFirst ends a stream that nobody will read.
+func (p *Probe) leaveFirst() {
+	if p.gpuFirst == nil {
+		return
+	}
+	if s := <-p.gpuFirst; s.err == nil {
+		s.sh.close()
+	}
+	p.gpuFirst = nil
+}
+
+func (p *Probe) gpuProgram(smi string, fields []string, libs bool) func(nonce string) string {
+	return gpuProgram(smi, fields, int(max(p.opts.Interval, 100*time.Millisecond)/time.Millisecond), libs)
+}
+
+// streamed gives the fields of a stream that its first line names, nil for a
+// line that names none.
+func streamed(line string) []string {
+	rest, ok := strings.CutPrefix(line, "fields ")
+	if !ok {
+		return nil
+	}
+	fields := strings.Split(rest, ",")
+	for _, f := range fields {
+		if !slices.ContainsFunc(streamFields, func(names []string) bool { return slices.Contains(names, f) }) {
+			return nil
+		}
+	}
+	return fields
+}
+
 // watchStream starts the stream and starts it again when it ends.
 func (g *gpus) watchStream(ctx context.Context) {
 	backoff := backoffFirst
@@ -234,16 +308,19 @@ func (g *gpus) watchStream(ctx context.Context) {
 // long to wait before the next where that is certain.
 func (g *gpus) streamOnce(ctx context.Context) (rows int, wait time.Duration) {
 	p := g.p
-	program := gpuProgram(g.smi, g.stream, int(max(p.opts.Interval, 100*time.Millisecond)/time.Millisecond), g.libs)
 	var sh *shell
 	var err error
-	if st := p.gpuSession; st != nil {
-		p.gpuSession = nil
-		sh, err = runShell(ctx, st, program, true)
+	if first := p.gpuFirst; first != nil {
+		p.gpuFirst = nil
+		s := <-first
+		sh, err = s.sh, s.err
 	} else {
-		sh, err = startShell(ctx, p.conn, program, true)
+		sh, err = startShell(ctx, p.conn, p.gpuProgram(g.smi, g.stream, g.libs), true)
 	}
 	if err != nil {
+		if p.isStuck("gpu") { // whoever asked beside it has found out
+			return 0, stuckRetry
+		}
 		if ctx.Err() == nil {
 			p.report("gpu", metrics.ProbeFact{State: "failed", Reason: metrics.Clean(err.Error(), 300), Advice: "it is tried again within 30 s"})
 		}
@@ -259,6 +336,9 @@ func (g *gpus) streamOnce(ctx context.Context) (rows int, wait time.Duration) {
 	gap := time.NewTimer(time.Hour)
 	defer gap.Stop()
 	var round, other []string
+	whole := func() bool { n := int(g.cards.n.Load()); return n > 0 && len(round) >= n }
+	last := -1 // index of the last row of a round that was taken for whole
+	known := g.cards.known
 	flush := func() {
 		if len(round) > 0 {
 			g.emitRows(metrics.KindGPU, g.stream, round)
@@ -275,6 +355,10 @@ func (g *gpus) streamOnce(ctx context.Context) (rows int, wait time.Duration) {
 			}
 			quiet.Reset(patience)
 			text := string(line)
+			if fields := streamed(text); rows == 0 && fields != nil {
+				g.stream = fields
+				continue
+			}
 			if !isRow(text, len(g.stream)) {
 				if other = append(other, text); len(other) > 40 {
 					other = other[20:]
@@ -285,12 +369,24 @@ func (g *gpus) streamOnce(ctx context.Context) (rows int, wait time.Duration) {
 			if i := indexOf(text); len(round) > 0 && i >= 0 && i <= indexOf(round[len(round)-1]) {
 				flush()
 			}
+			if len(round) == 0 && last >= 0 && indexOf(text) > last {
+				g.cards.n.Store(-1) // it was not: there are more than were counted
+			}
+			last = -1
 			round = append(round, metrics.Clean(text, 1000))
 			rows++
 			if rows == 1 {
 				p.report("gpu", metrics.ProbeFact{State: "ok"})
 			}
+			if whole() {
+				last = indexOf(text)
+				flush()
+			}
 			gap.Reset(sampleGap)
+		case <-known:
+			if known = nil; whole() {
+				flush()
+			}
 		case <-gap.C:
 			flush()
 			if len(other) > 0 {
@@ -353,7 +449,7 @@ func (g *gpus) ended(other []string, rc, rows int) time.Duration {
 		g.stream = without(g.stream, bad)
 		return time.Millisecond
 	}
-	if strings.Contains(text, "couldn't find libnvidia-ml.so") && !g.libs {
+	if strings.Contains(text, noLibrary) && !g.libs {
 		g.libs = true
 		return time.Millisecond
 	}

@@ -57,10 +57,12 @@ case "$*" in
 ;;
 *query-compute-apps*) echo "4242, python3 --api-key secretsecretsecret, 123398 MiB, GPU-1" ;;
 *-lms*) ` + stream + ` ;;
-*query-gpu*) echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887" ;;
+*query-gpu*) ` + twoCards + ` ;;
 esac
 `
 }
+
+const twoCards = `printf '%s, GPU-1, NVIDIA RTX PRO 6000, 97887\n' 0 1`
 
 const twoRows = `printf '%s, 91000, 5000, 99, 64, 412.3, 2100, 0x0000000000000000\n' 0 1`
 
@@ -81,7 +83,7 @@ func TestGPUStream(t *testing.T) {
 		t.Errorf("sample %q", f.Data)
 	}
 	f = w.until("what does not change", kind(metrics.KindGPUStatic))
-	if string(f.Data) != "index,uuid,name,memory.total\n0, GPU-1, NVIDIA RTX PRO 6000, 97887\n" {
+	if string(f.Data) != "index,uuid,name,memory.total\n0, GPU-1, NVIDIA RTX PRO 6000, 97887\n1, GPU-1, NVIDIA RTX PRO 6000, 97887\n" {
 		t.Errorf("static %q", f.Data)
 	}
 	f = w.until("the processes", kind(metrics.KindGPUApps))
@@ -130,6 +132,29 @@ func TestGPUAbsent(t *testing.T) {
 	w.until("the advice", decoded(metrics.KindProbe, func(f metrics.ProbeFact) bool { return f.State == "absent" && f.Advice != "" }))
 }
 
+// A card that the list of cards has not is missed once at most.
+func TestGPUCountIsWrong(t *testing.T) {
+	w := watch(t, gpuNode(t, smiScript("while :; do "+twoRows+" 2; sleep 0.3; done")), Options{})
+	w.until("a sample of all three", func(f metrics.Frame) bool {
+		return f.Kind == metrics.KindGPU && strings.Count(string(f.Data), "\n") == 4
+	})
+	whole, parts := 0, 0
+	w.until("further samples", func(f metrics.Frame) bool {
+		if f.Kind != metrics.KindGPU {
+			return false
+		}
+		if strings.Count(string(f.Data), "\n") == 4 {
+			whole++
+		} else {
+			parts++
+		}
+		return whole == 5
+	})
+	if parts > 2 {
+		t.Errorf("%d parts of rounds", parts)
+	}
+}
+
 // A driver may list a field and refuse it all the same; then it is left out.
 func TestGPURefusedField(t *testing.T) {
 	script := smiScript(`case "$*" in *clocks_throttle*) printf 'Field "clocks_throttle_reasons.active" is not a valid field to query.\n\n'; exit 2 ;; esac
@@ -141,10 +166,42 @@ while :; do printf '%s, 91000, 5000, 99, 64, 412.3, 2100\n' 0 1; sleep 0.3; done
 	}
 }
 
+// The node itself finds out which of the wanted fields its nvidia-smi knows, by
+// newer and older names, as chooseFields does, and where the driver's folder has
+// to be named.
+func TestGPUFieldsOnTheNode(t *testing.T) { gpuFieldsOnTheNode(t, newLocalNode(t)) }
+
+func gpuFieldsOnTheNode(t *testing.T, n *localNode) {
+	for name, tc := range map[string]struct{ help, want string }{
+		"all that are there": {"cat <<'E'\n" + help + "E", "index,memory.used,memory.free,utilization.gpu,temperature.gpu,power.draw,clocks.current.sm,clocks_throttle_reasons.active"},
+		"an older name":      {`printf '"index"\n"memory.used"\n"clocks.sm"\n'`, "index,memory.used,clocks.sm"},
+		"no list":            {"echo NVIDIA-SMI has failed", strings.Join(coreStream, ",")},
+		"a library": {`if [ -n "$LD_LIBRARY_PATH" ]; then printf '"index"\n"memory.used"\n'; else echo "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system."; fi`,
+			"index,memory.used"},
+	} {
+		dir := t.TempDir()
+		write(t, dir+"/nvidia-smi", "#!/bin/sh\ncase \"$*\" in\n--help-query-gpu) "+tc.help+"\n;;\n*-lms*) sleep 5 ;;\nesac\n")
+		node := newLocalNode(t, n.shell...)
+		node.path(dir)
+		node.env = append(node.env, "LD_LIBRARY_PATH=")
+		sh, err := startShell(t.Context(), node, gpuProgram("", nil, 1000, false), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := streamed(string(<-sh.lines)); strings.Join(got, ",") != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		sh.close()
+	}
+	if streamed("fields index,$(reboot)") != nil || streamed("0, 91000") != nil {
+		t.Error("a name that is no field was taken")
+	}
+}
+
 // Without a session for the stream, one call after the other runs in the
 // background of ctl.
 func TestGPUOneShots(t *testing.T) {
-	n := gpuNode(t, strings.Replace(smiScript("exit 1"), `echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887"`, `case "$*" in *uuid*) echo "0, GPU-1, NVIDIA RTX PRO 6000, 97887" ;; *) `+twoRows+` ;; esac`, 1))
+	n := gpuNode(t, strings.Replace(smiScript("exit 1"), twoCards, `case "$*" in *uuid*) `+twoCards+` ;; *) `+twoRows+` ;; esac`, 1))
 	n.most = 1
 	w := watch(t, n, Options{})
 	w.until("a sample", func(f metrics.Frame) bool {

@@ -42,7 +42,7 @@ func (p *Probe) job(ctx context.Context, slot, code string, limit time.Duration)
 		return nil, -1, fmt.Errorf("start a program in the background: no temporary file can be made on the node (/tmp and /dev/shm are not writable)")
 	}
 	end := time.Now().Add(limit)
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		if !sleep(ctx, wait) {
 			return nil, -1, context.Cause(ctx)
 		}

@@ -56,8 +56,8 @@ type Probe struct {
 	suspect  bool
 
 	ctl, files, scan *channel
-	gpuStream        bool    // whether the node grants a session for the stream
-	gpuSession       *Stream // that session, until the stream takes it
+	gpuStream        bool                // whether the node grants a session for the stream
+	gpuFirst         <-chan startedShell // its first shell, until the stream takes it
 	jobs             map[string]turn
 	rescan           chan struct{} // a wanted process has changed: look again
 	now              func() time.Time
@@ -145,13 +145,14 @@ func (p *Probe) Run(ctx context.Context, out func(metrics.Frame)) error {
 	defer cancel(nil)
 	workers.Go(func() { p.tick(ctx) })
 
-	if err := p.ctl.open(ctx); err != nil {
+	shared, err := p.open(ctx)
+	if err != nil {
+		p.leaveFirst()
 		return err
 	}
-	if err := p.begin(ctx); err != nil {
-		return err
+	for _, tell := range shared {
+		tell()
 	}
-	p.openOthers(ctx)
 	for _, work := range []func(context.Context) error{p.sample, p.watchGPUs, p.watchFiles, p.watchPlaces, p.discover, p.watchHTTP} {
 		workers.Go(func() {
 			if err := work(ctx); err != nil {
@@ -163,28 +164,60 @@ func (p *Probe) Run(ctx context.Context, out func(metrics.Frame)) error {
 	return context.Cause(ctx)
 }
 
-// openOthers opens the other channels one after the other, so that it is known
-// which of them a node with few sessions refuses: files matter most, then the
-// stream of the GPUs, then a channel of its own for discovery.
-func (p *Probe) openOthers(ctx context.Context) {
-	err := p.files.open(ctx)
-	if refused(ctx, err) {
-		p.merge("files", p.ctl, err)
-		p.files, p.scan = p.ctl, p.ctl
-		return
-	}
-	p.gpuStream = true
+// open opens the sessions of the channels one after the other, so that it is
+// known which of them a node with few sessions refuses: what all else hangs on,
+// then files, then the stream of the GPUs, then a channel of its own for
+// discovery. Their shells come up side by side, since a login's start files may
+// take longer than all else. When it returns the session was told; shared tells
+// who shares a session with whom.
+func (p *Probe) open(ctx context.Context) (shared []func(), err error) {
 	openCtx, cancel := context.WithTimeoutCause(ctx, readyLimit, errLate)
 	defer cancel()
-	p.gpuSession, err = p.conn.Start(openCtx, command)
-	if refused(ctx, err) {
-		p.gpuStream = false
-		p.merge("gpu", p.ctl, err)
+	share := func(name string, into *channel, err error) {
+		shared = append(shared, func() { p.merge(name, into, err) })
 	}
-	if err := p.scan.open(ctx); refused(ctx, err) {
-		p.merge("scan", p.files, err)
-		p.scan = p.files
+	first, err := p.conn.Start(openCtx, command)
+	if err != nil {
+		return nil, err
 	}
+	var others sync.WaitGroup
+	up := make(chan struct{}) // closed when ctl has come up, or has not
+	others.Go(func() {
+		st, err := p.conn.Start(openCtx, command)
+		if refused(ctx, err) {
+			share("files", p.ctl, err)
+			p.files, p.scan = p.ctl, p.ctl
+			return
+		}
+		p.files.adopt(ctx, st, err)
+		p.gpuStream = true
+		st, err = p.conn.Start(openCtx, command)
+		switch {
+		case refused(ctx, err):
+			p.gpuStream = false
+			share("gpu", p.ctl, err)
+		case err == nil:
+			p.startStream(ctx, st)
+		}
+		<-up // discovery is in no hurry: the first three have the node for themselves
+		st, err = p.conn.Start(openCtx, command)
+		if refused(ctx, err) {
+			share("scan", p.files, err)
+			p.scan = p.files
+			return
+		}
+		p.scan.adopt(ctx, st, err)
+	})
+	err = p.ctl.took(runShell(ctx, first, p.ctl.program, false))
+	close(up)
+	if err == nil {
+		err = p.begin(ctx)
+	}
+	if err != nil {
+		cancel()
+	}
+	others.Wait()
+	return shared, err
 }
 
 // refused tells a node that grants no more sessions from other failures, which
@@ -246,6 +279,12 @@ func (p *Probe) report(name string, f metrics.ProbeFact) {
 	if !same {
 		p.emitJSON(metrics.KindProbe, name, time.Time{}, f)
 	}
+}
+
+func (p *Probe) isStuck(name string) bool {
+	p.stateMu.Lock()
+	defer p.stateMu.Unlock()
+	return p.states[name].State == "stuck"
 }
 
 // opened notes the processes of a shell of ours, which discovery leaves out.

@@ -35,16 +35,21 @@ func requestProgram(relay bool) func(nonce string) string {
 	}
 }
 
-// gpuProgram streams the fields of nvidia-smi each ms milliseconds.
+// gpuProgram streams the fields of nvidia-smi each ms milliseconds, after a line
+// that names them. Without a path and fields the node finds them out.
 func gpuProgram(smi string, fields []string, ms int, libs bool) func(nonce string) string {
-	env := ""
+	begin := "stream\n"
 	if libs {
-		env = nvidiaLibs + "\n"
+		begin = "libs\nstream\n"
 	}
+	var wanted []string
+	for _, names := range streamFields {
+		wanted = append(wanted, strings.Join(names, "|"))
+	}
+	vars := fmt.Sprintf("libs() { %s\n}\nG=%s\nF=%s\nC=%s\nD=%s\nM=%d\n", nvidiaLibs, quote(smi), quote(strings.Join(fields, ",")),
+		quote(strings.Join(wanted, " ")), quote(strings.Join(coreStream, ",")), ms)
 	body := strip(loopSh + gpuSh)
-	return func(nonce string) string {
-		return fmt.Sprintf("N=%s\n%sG=%s\nF=%s\nM=%d\n%sstream\n", nonce, env, quote(smi), quote(strings.Join(fields, ",")), ms, body)
-	}
+	return func(nonce string) string { return "N=" + nonce + "\n" + vars + body + begin }
 }
 
 // nvidiaLibs is for containers whose loader does not know the driver's folder.

@@ -1,17 +1,15 @@
 # Figures of the host, processes by number, and background jobs. All of it but
 # info and the jobs is built-ins on /proc and control groups, which cannot block.
 
-have() { # name, directories where it may be besides PATH
-	t=$(command -v "$1") || t=
-	n=$1
-	shift
-	for d; do
-		[ -z "$t" ] && [ -x "$d/$n" ] && t=$d/$n
-	done
-	[ -n "$t" ] && printf 'tool %s %s\n' "$n" "$t"
+have() {
+	at "$1"
+	[ -n "$t" ] || t=$(command -v "$1") || t= # busybox may have it built in
+	[ -n "$t" ] && printf 'tool %s %s\n' "$1" "$t"
 }
 
 info() {
+	smi
+	[ -n "$G" ] && printf 'tool nvidia-smi %s\n' "$G"
 	for f in hostname osrelease random/boot_id; do
 		L=
 		read -r L </proc/sys/kernel/$f
@@ -32,7 +30,6 @@ info() {
 		esac
 	done </proc/stat
 	printf 'cpus %s\n' "$c"
-	have nvidia-smi /usr/bin /usr/local/nvidia/bin /usr/local/cuda/bin /opt/bin /run/nvidia/driver/usr/bin /usr/lib/wsl/lib
 	for t in curl wget python3 docker tmux journalctl dmesg stat dd wc grep sed find; do
 		have "$t"
 	done

@@ -1,6 +1,40 @@
 # The nvidia-smi stream under a lease. Each line from the client renews it; it
 # ends with its input, or when nobody has renewed it for a minute. The client
-# puts G=<nvidia-smi>, F=<fields>, M=<milliseconds> in front.
+# puts G=<nvidia-smi>, F=<fields>, C=<wanted fields, older names behind a bar>,
+# D=<fields that every driver knows>, M=<milliseconds> and libs, which names the
+# driver's folder, in front. Without G and F it finds them out by itself: that
+# takes no round trip.
+
+# The fields that this nvidia-smi knows: one unknown would fail the whole query.
+# Their names stand in quotes at the start of a line.
+known() { "$G" --help-query-gpu 2>&1 </dev/null | grep '^"\|libnvidia-ml.so'; }
+
+fields() {
+	h=$(known)
+	case $h in
+	*"couldn't find libnvidia-ml.so"*)
+		libs
+		h=$(known)
+		;;
+	esac
+	for c in $C; do
+		IFS='|'
+		for f in $c; do
+			case $h in
+			*\"$f\"*)
+				F=$F,$f
+				break
+				;;
+			esac
+		done
+		unset IFS
+	done
+	F=${F#,}
+	case $F in
+	index,memory.used*) ;;
+	*) F=$D ;;
+	esac
+}
 
 lease() {
 	kill "$w"
@@ -21,6 +55,11 @@ stream() {
 	exec 2>/dev/null
 	guard
 	printf '\n@%s START\n' "$N"
+	PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+	[ -n "$G" ] || smi
+	[ -n "$G" ] || exit 0
+	[ -n "$F" ] || fields
+	printf 'fields %s\n' "$F"
 	"$G" --query-gpu="$F" --format=csv,noheader,nounits -lms "$M" </dev/null 2>&1 &
 	Q=$!
 	lease

@@ -15,6 +15,24 @@ guard() {
 	fi
 }
 
+# Where a program is: t, empty where it is not found. Its directories besides
+# PATH follow its name. Built-ins only: a fork takes longer than all of it.
+at() {
+	n=$1 t=
+	shift
+	IFS=:
+	for d in $PATH "$@"; do
+		[ -z "$t" ] && [ -f "$d/$n" ] && [ -x "$d/$n" ] && t=$d/$n
+	done
+	unset IFS
+}
+
+# Where nvidia-smi is: G.
+smi() {
+	at nvidia-smi /usr/bin /usr/local/nvidia/bin /usr/local/cuda/bin /opt/bin /run/nvidia/driver/usr/bin /usr/lib/wsl/lib
+	G=$t
+}
+
 # Separates the parts of one answer.
 s() { printf '\n@%s S\n' "$N"; }
 
