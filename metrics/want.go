@@ -38,6 +38,10 @@ type Want struct {
 	Head   string
 	Offset int64
 	Rows   int64
+	// Rows: they are records of a text or table that is read once, by the
+	// ending of Path: lines that are not blank (.txt), or records behind the
+	// one that names the columns (.csv, .tsv).
+	Records bool
 	// PID: also how much it has read from disk, where that may be known.
 	Reads bool
 	// HTTP: the process whose argv holds the server's API key (after --api-key);

@@ -20,6 +20,7 @@ type clientState struct {
 	writes    []string
 	argvFiles []string
 	inputs    []string // of these, those whose flag is named for reading
+	tables    []string // texts and tables that it was told to read
 	endedAt   time.Time
 	kernel    *metrics.CauseFact // how the kernel, or the node's end, ended it
 	cpu       []cpuPoint         // the last coresSpan
@@ -252,14 +253,20 @@ func (c *clientState) scan(b *Board, at time.Time, p metrics.Proc, pids []int, p
 	}
 	slices.Sort(c.c.Ports)
 	slices.Sort(c.writes)
-	c.argvFiles, c.inputs = nil, nil
+	c.argvFiles, c.inputs, c.tables = nil, nil, nil
 	flag := ""
 	for _, a := range p.Argv[min(1, len(p.Argv)):] {
 		name, v, ok := strings.Cut(a, "=")
 		if ok {
 			a, flag = v, name
 		}
-		if isData(a) {
+		switch {
+		case isTable(a) && namesTable(flag):
+			if !path.IsAbs(a) {
+				a = path.Join(p.Cwd, a)
+			}
+			c.tables = append(c.tables, a)
+		case isData(a):
 			if !path.IsAbs(a) {
 				a = path.Join(p.Cwd, a)
 			}
@@ -299,6 +306,31 @@ func namesInput(flag string) bool {
 		if strings.Contains(flag, w) {
 			return true
 		}
+	}
+	return false
+}
+
+// namesTable tells the flags by which a client is told of many requests, in a
+// text or a table: a prompt alone may be one text of many lines.
+func namesTable(flag string) bool {
+	if !namesInput(flag) {
+		return false
+	}
+	flag = strings.ToLower(strings.TrimLeft(flag, "-"))
+	for _, w := range []string{"system", "template", "prefix", "prompt-file", "prompt_file"} {
+		if strings.Contains(flag, w) {
+			return false
+		}
+	}
+	return flag != "prompt"
+}
+
+// isTable tells the names of files whose records can be counted, though rows
+// are never written to them.
+func isTable(p string) bool {
+	switch path.Ext(p) {
+	case ".txt", ".csv", ".tsv":
+		return true
 	}
 	return false
 }

@@ -117,7 +117,7 @@ func (b *Board) datasetPaths() []string {
 		}
 	}
 	for p, r := range b.rows {
-		if r.missing {
+		if r.missing && isData(p) {
 			set[p] = true
 		}
 	}
@@ -402,8 +402,9 @@ func (b *Board) trailsOf(d *metrics.Dataset) []*trail {
 }
 
 // inferTarget reads a wish out of the client's command line, its input file or
-// its progress bar: the newest client's that lives, else of the newest that
-// ended, since a client that is resumed wants the same.
+// its progress bar, the records of a text or table that it reads last: the
+// newest client's that lives, else of the newest that ended, since a client that
+// is resumed wants the same.
 func (b *Board) inferTarget(d *metrics.Dataset) metrics.Target {
 	list := slices.Clone(b.clients)
 	slices.SortStableFunc(list, compareClients)
@@ -420,14 +421,38 @@ func (b *Board) inferTarget(d *metrics.Dataset) metrics.Target {
 				input = append(input, p)
 			}
 		}
-		if len(input) == 1 && b.rows[input[0]].fact.Rows > 0 && len(c.c.Datasets) <= 1 {
-			return metrics.Target{Rows: b.rows[input[0]].fact.Rows, Inferred: true, Source: "rows of " + path.Base(input[0])}
+		one := len(c.c.Datasets) <= 1 // what several datasets share is not the wish of one
+		if n := b.inputRows(input); n > 0 && one {
+			return metrics.Target{Rows: n, Inferred: true, Source: "rows of " + path.Base(input[0])}
 		}
 		if p := c.c.Progress; p.Known && p.Total > 0 {
 			return metrics.Target{Rows: p.Total, Inferred: true, Source: "the client's progress bar"}
 		}
+		if n := b.inputRows(c.tables); n > 0 && one {
+			source := "records of "
+			if path.Ext(c.tables[0]) == ".txt" {
+				source = "lines of "
+			}
+			return metrics.Target{Rows: n, Inferred: true, Source: source + path.Base(c.tables[0])}
+		}
 	}
 	return metrics.Target{}
+}
+
+// inputRows is how many rows an input has, 0 unless it is one file that was
+// counted to its end. A last row needs no newline there: nobody writes on it.
+func (b *Board) inputRows(paths []string) int64 {
+	if len(paths) != 1 {
+		return 0
+	}
+	r := b.rows[paths[0]]
+	if r == nil || !r.seen || !r.fact.Done || r.fact.Err != "" {
+		return 0
+	}
+	if r.fact.Torn {
+		return r.fact.Rows + 1
+	}
+	return r.fact.Rows
 }
 
 // writes tells whether a client grows a dataset. Where nothing names the writer

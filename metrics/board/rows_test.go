@@ -98,6 +98,27 @@ func TestTargets(t *testing.T) {
 			r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: "/data/run/prompts.jsonl", Exists: true, ID: "8:9", Size: 9000, Mtime: at}})
 			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 600, Done: true, Mtime: at})
 		}, metrics.Target{Rows: 600, Inferred: true, Source: "rows of prompts.jsonl"}},
+		{"of an input file whose last row has no newline", []string{"--in", "prompts.jsonl"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 899, Torn: true, Done: true, Mtime: r.at.Add(-24 * time.Hour).Unix()})
+		}, metrics.Target{Rows: 900, Inferred: true, Source: "rows of prompts.jsonl"}},
+		{"not of an input file that is still counted", []string{"--in", "prompts.jsonl"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/run/prompts.jsonl", metrics.RowsFact{Path: "/data/run/prompts.jsonl", ID: "8:9", Rows: 300, Mtime: r.at.Add(-24 * time.Hour).Unix()})
+		}, metrics.Target{}},
+		{"of a table", []string{"--dataset", "q.csv"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/run/q.csv", metrics.RowsFact{Path: "/data/run/q.csv", ID: "8:9", Rows: 450, Done: true})
+		}, metrics.Target{Rows: 450, Inferred: true, Source: "records of q.csv"}},
+		{"of the lines of a text", []string{"--prompts=/data/q.txt"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/q.txt", metrics.RowsFact{Path: "/data/q.txt", ID: "8:9", Rows: 440, Done: true})
+		}, metrics.Target{Rows: 440, Inferred: true, Source: "lines of q.txt"}},
+		{"not of a text that may be one prompt", []string{"--prompt-file", "/data/q.txt", "--system-prompt", "/data/s.txt", "--out", "/data/o.csv"}, nil, func(r *rig) {
+			for _, p := range []string{"/data/q.txt", "/data/s.txt", "/data/o.csv"} {
+				r.json(metrics.KindRows, p, metrics.RowsFact{Path: p, ID: "8:9", Rows: 440, Done: true})
+			}
+		}, metrics.Target{}},
+		{"of its progress bar rather than of a table", []string{"--input", "q.csv"}, nil, func(r *rig) {
+			r.json(metrics.KindRows, "/data/run/q.csv", metrics.RowsFact{Path: "/data/run/q.csv", ID: "8:9", Rows: 450, Done: true})
+			r.log("/data/run/logs/client.log", "gen:  10%|#  | 80/800 [01:00<09:00,  1.33it/s]\n", metrics.LogHeader{})
+		}, metrics.Target{Rows: 800, Inferred: true, Source: "the client's progress bar"}},
 		{"of its progress bar", nil, nil, func(r *rig) {
 			r.log("/data/run/logs/client.log", "gen:  10%|#  | 80/800 [01:00<09:00,  1.33it/s]\n", metrics.LogHeader{})
 		}, metrics.Target{Rows: 800, Inferred: true, Source: "the client's progress bar"}},

@@ -162,6 +162,11 @@ func (b *Board) wantRows(want func(metrics.Want), data []string) {
 				want(metrics.Want{Kind: metrics.WantRows, Path: p})
 			}
 		}
+		for _, p := range c.tables {
+			if c.alive() {
+				want(metrics.Want{Kind: metrics.WantRows, Path: p, Records: true})
+			}
+		}
 	}
 	for _, g := range b.cfg.Datasets {
 		if !strings.ContainsAny(g, "*?[") {

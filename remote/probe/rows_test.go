@@ -215,6 +215,39 @@ func TestPlainDD(t *testing.T) {
 	screenReads(t, n)
 }
 
+func TestRecords(t *testing.T) { countRecords(t, newLocalNode(t)) }
+
+// Records are counted once, whatever quotes hold and however the last one ends.
+func countRecords(t *testing.T, n *localNode) {
+	dir := t.TempDir()
+	want := map[string]int64{
+		write(t, dir+"/plain.csv", "id,text\n1,a\n2,b\n"):                                           2,
+		write(t, dir+"/quoted a=b.csv", "id,text\r\n1,\"two\r\n\r\nlines, \"\"quoted\"\"\"\r\n2,b"): 2,
+		write(t, dir+"/t.tsv", "id\ttext\n\n1\tx\n"):                                                1,
+		write(t, dir+"/head.csv", "id,text\n"):                                                      0,
+		write(t, dir+"/empty.csv", ""):                                                              0,
+		write(t, dir+"/lines.txt", "a\n\n  \nb \"\nc"):                                              3,
+	}
+	var wants []metrics.Want
+	for path := range want {
+		wants = append(wants, metrics.Want{Kind: metrics.WantRows, Path: path, Records: true})
+	}
+	wants = append(wants, metrics.Want{Kind: metrics.WantRows, Path: dir + "/none.txt", Records: true})
+	w := watch(t, n, Options{}, wants...)
+	for path, rows := range want {
+		w.until(path, decoded(metrics.KindRows, func(f metrics.RowsFact) bool {
+			if f.Path != path {
+				return false
+			}
+			if f.Rows != rows || !f.Done || f.Err != "" || f.Judged != nil {
+				t.Errorf("%s: %+v, want %d", path, f, rows)
+			}
+			return true
+		}))
+	}
+	w.until("what is missing", decoded(metrics.KindRows, func(f metrics.RowsFact) bool { return f.Path == dir+"/none.txt" && f.Err == "no such file" }))
+}
+
 func TestRowsUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	fifo := dir + "/fifo.jsonl"

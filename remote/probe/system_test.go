@@ -50,6 +50,8 @@ func TestSystemShells(t *testing.T) {
 		t.Run("backfill", func(t *testing.T) { backfillLog(t, n) })
 		t.Run("screen", func(t *testing.T) { screenReads(t, n) })
 		t.Run("find a log", func(t *testing.T) { findsLogs(t, n) })
+		t.Run("GPU fields", func(t *testing.T) { gpuFieldsOnTheNode(t, n) })
+		t.Run("records", func(t *testing.T) { countRecords(t, n) })
 		t.Run("discovery", func(t *testing.T) { discoverProcesses(t, n) })
 		t.Run("jobs", func(t *testing.T) { backgroundJobs(t, n) })
 		t.Run("rows", func(t *testing.T) { walkRows(t, n, 3000, 3, 4) })
