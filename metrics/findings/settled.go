@@ -60,5 +60,5 @@ func settledAdvice(v *metrics.Server) string {
 	if v.Engine == "vllm" {
 		more = "--gpu-memory-utilization"
 	}
-	return "nothing to do now; the KV pool is full: a higher " + more + " next time, if headroom allows"
+	return "nothing to do now; the KV pool is full: e, or restart --dry-run, forecasts a higher " + more
 }

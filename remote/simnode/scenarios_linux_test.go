@@ -106,6 +106,10 @@ func TestHost(t *testing.T) {
 	if strings.HasPrefix(inside, total) != n.OwnHost {
 		t.Errorf("own host %v, and the node shows\n%s", n.OwnHost, inside)
 	}
+	cpus := strings.TrimSpace(run(t, client, "grep -c '^cpu[0-9]' /proc/stat; grep -c ^btime /proc/stat"))
+	if (cpus == "128\n1") != n.OwnHost {
+		t.Errorf("own host %v, and the node shows %q processors", n.OwnHost, cpus)
+	}
 	if outside, err := os.ReadFile("/proc/meminfo"); err != nil || strings.HasPrefix(string(outside), total) {
 		t.Errorf("this machine shows the model's memory: %v", err)
 	}

@@ -70,7 +70,7 @@ type Node struct {
 	// ServerPID and ClientPID are the processes that the scenario found
 	// running, 0 where it found none.
 	ServerPID, ClientPID int
-	// OwnHost says that /proc/meminfo and /proc/loadavg show the model's host on
+	// OwnHost says that /proc/meminfo, loadavg and stat show the model's host on
 	// the node. It needs a mount namespace, which some systems refuse: there
 	// they show this machine.
 	OwnHost bool
