@@ -103,10 +103,21 @@ type Channel struct {
 	Since  time.Time
 	Reason string
 	Advice string
+	// Broke and Back are when it was last found broken, and when it answered again.
+	Broke, Back time.Time
 }
 
 // Broken tells that the channel should work and does not.
 func (c Channel) Broken() bool { return c.State == "stuck" || c.State == "failed" }
+
+// caughtUp is how long a channel that answers again needs to tell what it missed.
+const caughtUp = 15 * time.Second
+
+// Behind tells that what the channel tells stands still: it is broken, or was a
+// moment ago.
+func (c Channel) Behind(now time.Time) bool {
+	return c.Broken() || !c.Back.IsZero() && now.Sub(c.Back) < caughtUp
+}
 
 // ServerState says what a server does.
 type ServerState string

@@ -77,10 +77,17 @@ func joinText(a, reason string) string {
 
 func (b *Board) applyProbe(f metrics.Frame, p metrics.ProbeFact) {
 	c := b.channels[f.Name]
+	was := c.Broken()
 	if c.State != p.State {
 		c.Since = f.At
 	}
 	c.Name, c.State = f.Name, metrics.Clean(p.State, 20)
+	switch {
+	case c.Broken() && !was:
+		c.Broke = f.At
+	case was && !c.Broken():
+		c.Back = f.At
+	}
 	c.Reason, c.Advice = metrics.Clean(p.Reason, 300), metrics.Clean(p.Advice, 300)
 	b.channels[f.Name] = c
 }

@@ -245,11 +245,11 @@ func (b *Board) judge(s *serverState, sec *section) (metrics.ServerState, time.T
 	return metrics.ServerIdle, lastSign
 }
 
-// blind tells a server whose tokens cannot be seen: its log's file is not there,
-// and /metrics never counted any.
+// blind tells a server whose tokens cannot be seen: its log's file is not there, or
+// no file can be read now, and /metrics never counted any.
 func (b *Board) blind(s *serverState) bool {
 	l := b.logs[s.log]
-	return l != nil && !l.deleted.IsZero() && s.prom.moved.IsZero()
+	return (b.channels["files"].Behind(b.present()) || l != nil && !l.deleted.IsZero()) && s.prom.moved.IsZero()
 }
 
 // answered is when the newest request was answered, as the log tells it.

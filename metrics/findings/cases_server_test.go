@@ -117,6 +117,13 @@ func serverCases() []caseOf {
 			series(s, metrics.SeriesGPUMem, "0", func(age time.Duration) float64 { return 50_000 - age.Seconds()*10 })
 		}, "", 0, "", nil, nil},
 
+		{"one of two hangs, and the other's rows land", func(s *metrics.Snapshot) {
+			other := s.Servers[0]
+			other.ID, other.Port, other.Argv = "2:2", 9000, []string{"--mem-fraction-static", "0.4"}
+			s.Servers[0].Argv = other.Argv
+			s.Servers[0].LastBatch, s.Servers[0].LastToken = noon.Add(-3*time.Minute), noon.Add(-3*time.Minute)
+			s.Servers = append(s.Servers, other)
+		}, "server-hung", critical, metrics.CauseServerHung, []string{"35 running, no token for 3 m", "py-spy"}, nil},
 		{"a long prefill that goes on", func(s *metrics.Snapshot) {
 			v := &s.Servers[0]
 			v.LastToken, v.LastBatch, v.NewRequest = noon.Add(-150*time.Second), noon.Add(-100*time.Second), noon.Add(-100*time.Second)

@@ -8,13 +8,14 @@ import (
 )
 
 var clientLogSilent = Detector{
-	ID:     "client-log-silent",
-	Means:  "The client's log says nothing although its rows land. Nothing may be wrong but the log.",
-	Needs:  "the client's process (descriptors, environment) and its datasets",
-	When:   "Empty after 20 rows landed (one that was emptied after its client's start had lines: a rotation), or silent for 5 times its own longest gap and at least 5 minutes, while rows land.",
-	Do:     "Start the client with python -u or PYTHONUNBUFFERED=1; judge it by its rows.",
-	Causes: []metrics.Cause{metrics.CauseClientBuffered},
-	Clear:  30 * time.Second,
+	ID:      "client-log-silent",
+	Means:   "The client's log says nothing although its rows land. Nothing may be wrong but the log.",
+	Needs:   "the client's process (descriptors, environment) and its datasets",
+	When:    "Empty after 20 rows landed (one that was emptied after its client's start had lines: a rotation), or silent for 5 times its own longest gap and at least 5 minutes, while rows land.",
+	Do:      "Start the client with python -u or PYTHONUNBUFFERED=1; judge it by its rows.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseClientBuffered},
+	Clear:   30 * time.Second,
 	Check: func(in *Input, out *Output) {
 		told := map[string]bool{} // of two clients with one log one speaks for it
 		for i := range in.Snap.Clients {

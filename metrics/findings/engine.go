@@ -73,8 +73,11 @@ type Detector struct {
 	Show time.Duration
 	// Deaf lets it judge also while the node is not heard; of the others what
 	// was raised stays as it is then.
-	Deaf  bool
-	Check func(in *Input, out *Output)
+	Deaf bool
+	// Channel is the probe's channel that brings what it judges by, "" for several:
+	// while that is stuck or failed, what was raised stays as it is as well.
+	Channel string
+	Check   func(in *Input, out *Output)
 }
 
 type key struct{ id, subject string }
@@ -142,9 +145,12 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 	now := in.Snap.At
 	seen := map[key]bool{}
 	deaf := in.Snap.Link.Deaf
+	blind := func(d *Detector) bool {
+		return deaf && !d.Deaf || d.Channel != "" && !in.brokenSince(d.Channel).IsZero()
+	}
 	for i := range e.detectors {
 		d := &e.detectors[i]
-		if deaf && !d.Deaf {
+		if blind(d) {
 			continue
 		}
 		var out Output
@@ -167,7 +173,7 @@ func (e *Engine) Eval(in Input) (active, history []metrics.Finding, cannot []met
 			s.change(now, s.decided, "")
 			s.decided = ""
 		}
-		if d := e.detector(k.id); !seen[k] && (d.Deaf || !deaf) {
+		if d := e.detector(k.id); !seen[k] && !blind(d) {
 			e.miss(k, s, d, now)
 		}
 	}

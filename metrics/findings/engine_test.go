@@ -237,3 +237,32 @@ func TestEngineAfterAGap(t *testing.T) {
 		t.Error("still there after three hours")
 	}
 }
+
+// While the channel that a detector judges by does not answer, what it raised
+// stays, and nothing is raised anew.
+func TestEngineChannelIsStuck(t *testing.T) {
+	subjects := []string{"old"}
+	d := Detector{ID: "x", Channel: "files", Check: func(_ *Input, out *Output) {
+		for _, s := range subjects {
+			out.Raise(Condition{Subject: s, Severity: metrics.SeverityWarning})
+		}
+	}}
+	e := newEngine(metrics.Config{}, []Detector{d})
+	at := noon
+	eval := func(state string) (got []string) {
+		at = at.Add(time.Minute)
+		active, _, _ := e.Eval(Input{Snap: &metrics.Snapshot{At: at, Channels: []metrics.Channel{{Name: "files", State: state, Broke: noon}}}})
+		for _, f := range active {
+			got = append(got, f.Subject)
+		}
+		return got
+	}
+	eval("ok")
+	subjects = []string{"new"}
+	if got := eval("stuck"); !slices.Equal(got, []string{"old"}) {
+		t.Errorf("while it is stuck: %v", got)
+	}
+	if got := eval("ok"); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("when it answers again: %v", got)
+	}
+}

@@ -10,14 +10,15 @@ import (
 )
 
 var logStale = Detector{
-	ID:     "log-stale",
-	Means:  "The server works and its log stands still, or a log that is watched was deleted: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
-	Needs:  "the log, and for one that stands still a second source (/metrics or /v1/loads, or rows that land)",
-	When:   "No growth of the server's log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log. Or the file of a log that was read (the server's, a client's, one of the configuration) is not there while its process lives; one that is renamed and made anew is not deleted.",
-	Do:     "Ask the server before calling it dead; restore the log's writer at the next start. A deleted file lives on as long as it is open: save it with cp from /proc/PID/fd/N.",
-	Causes: []metrics.Cause{metrics.CauseLogStopped},
-	For:    20 * time.Second,
-	Clear:  10 * time.Second,
+	ID:      "log-stale",
+	Means:   "The server works and its log stands still, or a log that is watched was deleted: whoever wrote the file is gone, or it writes elsewhere. What the log would tell is missing from now on.",
+	Needs:   "the log, and for one that stands still a second source (/metrics or /v1/loads, or rows that land)",
+	When:    "No growth of the server's log for 5 minutes while tokens flow by the server's own counters, or rows land. Quiet where its flags leave it nothing to log. Or the file of a log that was read (the server's, a client's, one of the configuration) is not there while its process lives; one that is renamed and made anew is not deleted.",
+	Do:      "Ask the server before calling it dead; restore the log's writer at the next start. A deleted file lives on as long as it is open: save it with cp from /proc/PID/fd/N.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseLogStopped},
+	For:     20 * time.Second,
+	Clear:   10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		logDeleted(in, out)
 		for _, v := range in.working() {

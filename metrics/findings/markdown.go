@@ -46,6 +46,7 @@ A finding is raised once its condition has held for a time, or the node's own ev
 It ends when the condition has been gone for a time. One that was acknowledged (a) or snoozed (A) does not count for the verdict; it comes back when it gets worse.
 One that is back within 10 minutes goes on as the one it was; it rings and is told again only once it has lasted 2 minutes. A server that a supervisor starts again and again is one.
 While the node is not heard (the link is down, this machine slept) nothing is judged: what was raised stays as it was, and nothing new is raised but for the link itself.
+So it is with what is judged by logs and rows (files) while these cannot be read: then data-old tells that.
 
 Generated from metrics/findings by ` + "`go test ./metrics/findings -run TestMarkdown -update`" + `.
 
@@ -60,6 +61,9 @@ Generated from metrics/findings by ` + "`go test ./metrics/findings -run TestMar
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n- **Needs**: %s\n- **Raised when**: %s", d.ID, d.Means, d.Needs, d.When)
 		if d.For > 0 {
 			fmt.Fprintf(&b, " It must have held for %s.", metrics.Age(d.For))
+		}
+		if d.Channel != "" {
+			fmt.Fprintf(&b, " Judged by %s only.", d.Channel)
 		}
 		b.WriteString("\n")
 		if len(d.Causes) > 0 {

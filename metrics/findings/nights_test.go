@@ -217,9 +217,13 @@ func TestAContainerLogsInUTC(t *testing.T) {
 // A log is rotated while the server writes it, by copying and emptying the file
 // or by a new one under its name.
 func TestLogRotates(t *testing.T) {
-	for _, how := range []string{"truncated", "replaced"} {
-		t.Run(how, func(t *testing.T) {
-			n := newNight(t, "story")
+	for name, c := range map[string]struct{ scenario, how string }{
+		"truncated": {"story", "truncated"}, "replaced": {"story", "replaced"},
+		"truncated with a client that writes": {"healthy", "truncated"}, "replaced with a client that writes": {"healthy", "replaced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			how := c.how
+			n := newNight(t, c.scenario)
 			before := n.watch(2 * time.Minute)
 			base, told := map[string]int64{}, map[string]bool{}
 			n.spoil = func(f *metrics.Frame) {
@@ -389,5 +393,65 @@ func TestALogIsDeleted(t *testing.T) {
 				t.Errorf("it is there again; raised %v, and now %v", n.loud, s.Findings)
 			}
 		})
+	}
+}
+
+// A file system hangs for some minutes: nothing is heard of logs and rows, and
+// that alone is told. The server, its client and its rows are not blamed.
+func TestAFileSystemHangs(t *testing.T) {
+	for _, scenario := range []string{"story", "healthy", "vllm"} {
+		t.Run(scenario, func(t *testing.T) {
+			n := newNight(t, scenario)
+			n.watch(3 * time.Minute)
+			n.spoil = func(f *metrics.Frame) {
+				if slices.Contains([]metrics.Kind{metrics.KindLog, metrics.KindRows, metrics.KindFiles, metrics.KindDir, metrics.KindDisk}, f.Kind) {
+					f.Kind = ""
+				}
+			}
+			n.watch(10 * time.Second)
+			n.apply(metrics.JSONFrame(metrics.KindProbe, "files", n.at.Add(time.Millisecond), metrics.ProbeFact{State: "stuck", Reason: "no answer for 10 s"}))
+			s := n.watch(6 * time.Minute)
+			if !slices.Equal(n.loud, []string{"data-old"}) || !has(s, "data-old") {
+				t.Errorf("raised %v", n.loud)
+			}
+			n.spoil = nil
+			n.apply(metrics.JSONFrame(metrics.KindProbe, "files", n.at.Add(time.Millisecond), metrics.ProbeFact{State: "ok"}))
+			if s = n.watch(3 * time.Minute); has(s, "data-old") || len(n.loud) != 1 {
+				t.Errorf("it answers again; raised %v, now %v", n.loud, s.Findings)
+			}
+		})
+	}
+}
+
+// nvidia-smi hangs for some minutes: that is told, and no GPU is blamed.
+func TestTheGPUToolHangs(t *testing.T) {
+	n := newNight(t, "healthy")
+	n.watch(3 * time.Minute)
+	n.spoil = func(f *metrics.Frame) {
+		if slices.Contains([]metrics.Kind{metrics.KindGPU, metrics.KindGPUApps, metrics.KindGPUStatic}, f.Kind) {
+			f.Kind = ""
+		}
+	}
+	n.apply(metrics.JSONFrame(metrics.KindGPUError, "", n.at.Add(time.Millisecond), metrics.GPUErrorFact{RC: -1, Stuck: true}))
+	n.watch(5 * time.Minute)
+	n.spoil = nil
+	if s := n.watch(2 * time.Minute); !slices.Equal(n.loud, []string{"gpu-tool-stuck"}) || has(s, "gpu-tool-stuck") {
+		t.Errorf("raised %v, now %v", n.loud, s.Findings)
+	}
+}
+
+// The endpoints stop answering for some minutes while tokens flow by the log.
+func TestEndpointsDoNotAnswer(t *testing.T) {
+	for _, scenario := range []string{"story", "healthy", "vllm"} {
+		n := newNight(t, scenario)
+		n.watch(3 * time.Minute)
+		n.spoil = func(f *metrics.Frame) {
+			if f.Kind == metrics.KindHTTP {
+				f.Kind = ""
+			}
+		}
+		if n.watch(6 * time.Minute); len(n.loud) > 0 {
+			t.Errorf("%s: raised %v", scenario, n.loud)
+		}
 	}
 }

@@ -8,14 +8,15 @@ import (
 )
 
 var nothingSaved = Detector{
-	ID:     "nothing-saved",
-	Means:  "Tokens flow, and no file of rows of any client grows or is open. The work may be thrown away.",
-	Needs:  "the client's open files (same user or root) and the server's finished requests",
-	When:   "Tokens flow, 20 requests finished and for 15 minutes no dataset grew and none is open for writing. Quiet in the first generation. With a client on another host, or where open files cannot be read, it is an entry of what cannot be told.",
-	Do:     "Look where the client writes (its arguments, /proc/PID/fd); stop it if the answer is nowhere.",
-	Causes: []metrics.Cause{metrics.CauseRequestsLost},
-	For:    30 * time.Second,
-	Clear:  20 * time.Second,
+	ID:      "nothing-saved",
+	Means:   "Tokens flow, and no file of rows of any client grows or is open. The work may be thrown away.",
+	Needs:   "the client's open files (same user or root) and the server's finished requests",
+	When:    "Tokens flow, 20 requests finished and for 15 minutes no dataset grew and none is open for writing. Quiet in the first generation. With a client on another host, or where open files cannot be read, it is an entry of what cannot be told.",
+	Do:      "Look where the client writes (its arguments, /proc/PID/fd); stop it if the answer is nowhere.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseRequestsLost},
+	For:     30 * time.Second,
+	Clear:   20 * time.Second,
 	Check: func(in *Input, out *Output) {
 		v := in.generating()
 		if v == nil {

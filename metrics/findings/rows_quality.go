@@ -18,14 +18,15 @@ func judgedWell(in *Input, d *metrics.Dataset) bool {
 }
 
 var rowsTorn = Detector{
-	ID:     "rows-torn",
-	Means:  "The last row of a file is cut, or the file holds NUL bytes. A resume that appends behind it makes one more row unreadable.",
-	Needs:  "the file's end (the probe looks at its last 64 kB at most once a minute)",
-	When:   "The file does not end in a newline for 60 s and nobody has it open for writing; or NUL bytes stand in its newest rows. While a writer lives a torn end is normal for an instant.",
-	Do:     "Remove the torn row before resuming.",
-	Causes: []metrics.Cause{metrics.CauseRowsTorn, metrics.CauseRowsNUL},
-	For:    10 * time.Second,
-	Clear:  10 * time.Second,
+	ID:      "rows-torn",
+	Means:   "The last row of a file is cut, or the file holds NUL bytes. A resume that appends behind it makes one more row unreadable.",
+	Needs:   "the file's end (the probe looks at its last 64 kB at most once a minute)",
+	When:    "The file does not end in a newline for 60 s and nobody has it open for writing; or NUL bytes stand in its newest rows. While a writer lives a torn end is normal for an instant.",
+	Do:      "Remove the torn row before resuming.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseRowsTorn, metrics.CauseRowsNUL},
+	For:     10 * time.Second,
+	Clear:   10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]
@@ -82,12 +83,13 @@ func clientOf(in *Input, d *metrics.Dataset) *metrics.Client {
 }
 
 var rowsShrank = Detector{
-	ID:    "rows-shrank",
-	Means: "A file of rows became shorter or was replaced: rows may be lost, or a resume rewrote the file.",
-	Needs: "a count from before",
-	When:  "Its rows fell below what was counted. A rewrite that has its old number back within a minute is only told (info).",
-	Do:    "Compare with a backup before more is written; look at who rewrote it.",
-	Clear: 10 * time.Second,
+	ID:      "rows-shrank",
+	Means:   "A file of rows became shorter or was replaced: rows may be lost, or a resume rewrote the file.",
+	Needs:   "a count from before",
+	When:    "Its rows fell below what was counted. A rewrite that has its old number back within a minute is only told (info).",
+	Do:      "Compare with a backup before more is written; look at who rewrote it.",
+	Channel: "files",
+	Clear:   10 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]
@@ -124,14 +126,15 @@ var rowsShrank = Detector{
 }
 
 var rowsDuplicate = Detector{
-	ID:     "rows-duplicate",
-	Means:  "Rows with the same id and sample come again in one file.",
-	Needs:  "rows that have an id; the probe compares salted hashes, never content",
-	When:   "3 of the rows that were judged since the visit began have an id that had been seen before in this file. Quiet where ids came again from the first look on: several samples an id that nothing tells apart.",
-	Do:     "Look for a second client, or a resume that does not check what is there; remove the repeats afterwards.",
-	Causes: []metrics.Cause{metrics.CauseRowsDuplicate},
-	For:    5 * time.Second,
-	Clear:  time.Minute,
+	ID:      "rows-duplicate",
+	Means:   "Rows with the same id and sample come again in one file.",
+	Needs:   "rows that have an id; the probe compares salted hashes, never content",
+	When:    "3 of the rows that were judged since the visit began have an id that had been seen before in this file. Quiet where ids came again from the first look on: several samples an id that nothing tells apart.",
+	Do:      "Look for a second client, or a resume that does not check what is there; remove the repeats afterwards.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseRowsDuplicate},
+	For:     5 * time.Second,
+	Clear:   time.Minute,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]
@@ -155,13 +158,14 @@ var rowsDuplicate = Detector{
 }
 
 var rowsPoor = Detector{
-	ID:    "rows-poor",
-	Means: "Many of the newest rows are empty or hold an error instead of an answer. They count as rows and are worth nothing.",
-	Needs: "the newest rows of the file (at most 64 kB once a minute)",
-	When:  "10 % of at least 8 newest rows, and 3 times as many as in this file's own past; or half of them, however it was before: a file that was worthless from its first row on has no better past.",
-	Do:    "Look at one of them (o on the row), then at the client's handling of errors and the prompt of this part.",
-	For:   30 * time.Second,
-	Clear: 2 * time.Minute,
+	ID:      "rows-poor",
+	Means:   "Many of the newest rows are empty or hold an error instead of an answer. They count as rows and are worth nothing.",
+	Needs:   "the newest rows of the file (at most 64 kB once a minute)",
+	When:    "10 % of at least 8 newest rows, and 3 times as many as in this file's own past; or half of them, however it was before: a file that was worthless from its first row on has no better past.",
+	Do:      "Look at one of them (o on the row), then at the client's handling of errors and the prompt of this part.",
+	Channel: "files",
+	For:     30 * time.Second,
+	Clear:   2 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]
@@ -190,13 +194,14 @@ var rowsPoor = Detector{
 }
 
 var rowsTruncated = Detector{
-	ID:    "rows-truncated",
-	Means: "Many answers end at the length limit instead of their own end, more than before.",
-	Needs: "rows that tell a finish_reason",
-	When:  "30 % of at least 8 newest rows, and 20 points more than before the running start (or than in this file's past).",
-	Do:    "Raise the client's max tokens, or find what made answers longer (repetition, another chat template, reasoning without an end).",
-	For:   60 * time.Second,
-	Clear: 5 * time.Minute,
+	ID:      "rows-truncated",
+	Means:   "Many answers end at the length limit instead of their own end, more than before.",
+	Needs:   "rows that tell a finish_reason",
+	When:    "30 % of at least 8 newest rows, and 20 points more than before the running start (or than in this file's past).",
+	Do:      "Raise the client's max tokens, or find what made answers longer (repetition, another chat template, reasoning without an end).",
+	Channel: "files",
+	For:     60 * time.Second,
+	Clear:   5 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]

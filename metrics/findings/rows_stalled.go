@@ -10,14 +10,15 @@ import (
 )
 
 var rowsStalled = Detector{
-	ID:     "rows-stalled",
-	Means:  "The server finishes requests but rows do not reach the file.",
-	Needs:  "finished requests (/metrics or access lines) and a dataset",
-	When:   "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes, or no request and no row for 30 while its log goes on (warning). Quiet in the first generation after a start, and for writers that write in batches.",
-	Do:     "By cause: start the client again, free the disk, or look at the file that grows instead.",
-	Causes: append([]metrics.Cause{metrics.CauseRequestsLost}, troubles...),
-	For:    20 * time.Second,
-	Clear:  20 * time.Second,
+	ID:      "rows-stalled",
+	Means:   "The server finishes requests but rows do not reach the file.",
+	Needs:   "finished requests (/metrics or access lines) and a dataset",
+	When:    "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes, or no request and no row for 30 while its log goes on (warning). Quiet in the first generation after a start, and for writers that write in batches.",
+	Do:      "By cause: start the client again, free the disk, or look at the file that grows instead.",
+	Channel: "files",
+	Causes:  append([]metrics.Cause{metrics.CauseRequestsLost}, troubles...),
+	For:     20 * time.Second,
+	Clear:   20 * time.Second,
 	Check: func(in *Input, out *Output) {
 		if !clientInTrouble(in, out) {
 			clientIdle(in, out)

@@ -14,12 +14,13 @@ import (
 const absent = "no such file"
 
 var rowsUnreadable = Detector{
-	ID:    "rows-unreadable",
-	Means: "A file of rows cannot be counted any more: a directory has its name, or this login may not read it. What lands is not known.",
-	Needs: "the file's stat and its bytes",
-	When:  "A file that was counted, that a client writes or that the configuration names is a directory, or cannot be read (permission, a file system that fails), from the first look on. One that is not there yet, or was deleted (rows-shrank), is not meant.",
-	Do:    "Find who replaced it, or let this login read it.",
-	Clear: 5 * time.Second,
+	ID:      "rows-unreadable",
+	Means:   "A file of rows cannot be counted any more: a directory has its name, or this login may not read it. What lands is not known.",
+	Needs:   "the file's stat and its bytes",
+	When:    "A file that was counted, that a client writes or that the configuration names is a directory, or cannot be read (permission, a file system that fails), from the first look on. One that is not there yet, or was deleted (rows-shrank), is not meant.",
+	Do:      "Find who replaced it, or let this login read it.",
+	Channel: "files",
+	Clear:   5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for i := range in.Snap.Datasets {
 			d := &in.Snap.Datasets[i]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/runvigil/runvigil/metrics"
 )
@@ -12,7 +13,7 @@ var serverHung = Detector{
 	ID:     "server-hung",
 	Means:  "Requests run but no token comes. A 200 of /health proves nothing: it may be answered by a process that no longer generates.",
 	Needs:  "the server's log, or /metrics",
-	When:   "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way; quiet while rows still land from the only server, and an entry of what cannot be told where its log was deleted and no endpoint counts tokens. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
+	When:   "Running above 0 and no token for 60 s while the link is up (3 minutes while the newest line is a prefill), and no compilation is under way; quiet while rows still land from the only server, and an entry of what cannot be told where nothing tells of tokens: its log was deleted or cannot be read and no endpoint counts them. Or the server's own health check got no answer from its scheduler and no batch came since. vLLM: lines of figures with running above 0 and 0 tok/s, or an engine that has waited for its workers for 3 minutes.",
 	Do:     "Collect stacks with py-spy, look for an Xid, then restart the server.",
 	Causes: []metrics.Cause{metrics.CauseServerHung, metrics.CauseGPULost},
 	// No hysteresis: a token, or an answer that nothing runs, ends it at once.
@@ -43,8 +44,8 @@ var serverHung = Detector{
 			if silent < limit || compiling(v) || in.compilers() {
 				continue
 			}
-			if !v.Log.Deleted.IsZero() && v.Gen.Now.Source != "/metrics" && !v.Log.Deleted.After(last.Add(limit)) {
-				out.CannotTell("whether the server makes tokens", "its log was deleted, and no endpoint tells", "--enable-metrics on the server, or its log where it was")
+			if since, why, tell := in.unheard(v); !since.IsZero() && !since.After(last.Add(limit)) {
+				out.CannotTell("whether the server makes tokens", why, tell)
 				continue
 			}
 			if row := lastRow(in); len(in.working()) == 1 && in.now().Sub(row) < limit && row.Sub(last) > limit/2 {
@@ -77,6 +78,18 @@ var serverHung = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// unheard is since when nothing can tell of a server's tokens, and why; zero while
+// its log or its counters can be read.
+func (in *Input) unheard(v *metrics.Server) (since time.Time, why, tell string) {
+	if v.Gen.Now.Source == "/metrics" {
+		return in.brokenSince("http"), "its endpoints cannot be asked", "see data-old"
+	}
+	if since = in.brokenSince("files"); !since.IsZero() {
+		return since, "its log cannot be read, and no endpoint counts them", "see data-old; or --enable-metrics on the server"
+	}
+	return v.Log.Deleted, "its log was deleted, and no endpoint counts them", "--enable-metrics on the server, or its log where it was"
 }
 
 // waitsForWorkers raises an engine that says itself that its workers do not

@@ -11,14 +11,15 @@ import (
 )
 
 var startSlow = Detector{
-	ID:     "start-slow",
-	Means:  "A start takes clearly longer than earlier ones, and still moves.",
-	Needs:  "the server's log; earlier starts for comparison",
-	When:   "1.5 times the usual time until ready (30 minutes where no earlier start is known) with signs of progress in the last 10 minutes.",
-	Do:     "Look at the phase: weights come from a slow disk, graphs are captured for many sizes, kernels are compiled once.",
-	Causes: []metrics.Cause{metrics.CauseLoadSlow},
-	For:    10 * time.Second,
-	Clear:  5 * time.Second,
+	ID:      "start-slow",
+	Means:   "A start takes clearly longer than earlier ones, and still moves.",
+	Needs:   "the server's log; earlier starts for comparison",
+	When:    "1.5 times the usual time until ready (30 minutes where no earlier start is known) with signs of progress in the last 10 minutes.",
+	Do:      "Look at the phase: weights come from a slow disk, graphs are captured for many sizes, kernels are compiled once.",
+	Channel: "files",
+	Causes:  []metrics.Cause{metrics.CauseLoadSlow},
+	For:     10 * time.Second,
+	Clear:   5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.State != metrics.ServerStarting || v.Started.IsZero() {
@@ -48,13 +49,14 @@ var startSlow = Detector{
 }
 
 var startStuck = Detector{
-	ID:    "start-stuck",
-	Means: "A start makes no progress any more.",
-	Needs: "the server's log, GPU memory, the process list, and /proc/PID/io (its user's and root's to read; without it only pages read through memory maps are seen)",
-	When:  "For 10 minutes no new log line, no growth of GPU memory, nothing read from disk (1 MiB in 30 s, or a page through a memory map) and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
-	Do:    "Look at stacks (py-spy dump), then stop it; NCCL and disks are the usual reasons.",
-	For:   10 * time.Second,
-	Clear: 5 * time.Second,
+	ID:      "start-stuck",
+	Means:   "A start makes no progress any more.",
+	Needs:   "the server's log, GPU memory, the process list, and /proc/PID/io (its user's and root's to read; without it only pages read through memory maps are seen)",
+	When:    "For 10 minutes no new log line, no growth of GPU memory, nothing read from disk (1 MiB in 30 s, or a page through a memory map) and no compiler running; 25 minutes in phases that are silent by nature (loading from a network disk, compiling, pinning host memory).",
+	Do:      "Look at stacks (py-spy dump), then stop it; NCCL and disks are the usual reasons.",
+	Channel: "files",
+	For:     10 * time.Second,
+	Clear:   5 * time.Second,
 	Check: func(in *Input, out *Output) {
 		for _, v := range in.working() {
 			if v.State != metrics.ServerStarting || v.Started.IsZero() {

@@ -24,6 +24,18 @@ func (in *Input) clock(t time.Time) string {
 	return in.Snap.Clock(t)
 }
 
+// brokenSince is since when a channel of the probe should work and does not, zero
+// while it does: what it would tell (files: logs and rows) stands still meanwhile,
+// and nobody is to blame for that.
+func (in *Input) brokenSince(channel string) time.Time {
+	for _, c := range in.Snap.Channels {
+		if c.Name == channel && c.Behind(in.now()) {
+			return c.Broke
+		}
+	}
+	return time.Time{}
+}
+
 // generating is a server that makes tokens now.
 func (in *Input) generating() *metrics.Server {
 	for i := range in.Snap.Servers {

@@ -11,14 +11,15 @@ import (
 )
 
 var workLost = Detector{
-	ID:     "work-lost",
-	Means:  "The server does work whose result reaches no file: requests that were finished and not landed, aborted or retried; or that will be, since the client gives up before a request is done.",
-	Needs:  "finished requests and landed rows; or a timeout that the client's arguments, environment or log name, and the settled rate",
-	When:   "5 % of the finished requests and at least 20 did not land while rows do (info unless the client's log or timeout explains it: another sender may have asked for them); or 10 % were aborted; or a request lives longer (in flight / rows a minute) than the timeout that was read. The forecast needs a settled level and no older request that landed; a library's default is never assumed.",
-	Do:     "Raise the client's timeout above the life of a request, or lower its concurrency.",
-	Causes: append([]metrics.Cause{metrics.CauseRequestsLost}, clientFaults...),
-	For:    60 * time.Second,
-	Clear:  2 * time.Minute,
+	ID:      "work-lost",
+	Means:   "The server does work whose result reaches no file: requests that were finished and not landed, aborted or retried; or that will be, since the client gives up before a request is done.",
+	Needs:   "finished requests and landed rows; or a timeout that the client's arguments, environment or log name, and the settled rate",
+	When:    "5 % of the finished requests and at least 20 did not land while rows do (info unless the client's log or timeout explains it: another sender may have asked for them); or 10 % were aborted; or a request lives longer (in flight / rows a minute) than the timeout that was read. The forecast needs a settled level and no older request that landed; a library's default is never assumed.",
+	Do:      "Raise the client's timeout above the life of a request, or lower its concurrency.",
+	Channel: "files",
+	Causes:  append([]metrics.Cause{metrics.CauseRequestsLost}, clientFaults...),
+	For:     60 * time.Second,
+	Clear:   2 * time.Minute,
 	Check: func(in *Input, out *Output) {
 		lostByCount(in, out)
 		lostByAbort(in, out)
