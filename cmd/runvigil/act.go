@@ -364,19 +364,14 @@ func (a *act) startByName(name string) (metrics.Start, error) {
 // the data. A file that cannot be read stops the restart: a rule must not fail
 // silently.
 func (a *act) guards(ctx context.Context) ([]metrics.Guard, error) {
-	all := a.n.config.Guards
-	if a.n.config.GuardsFile == "" {
-		return all, nil
+	there, found, err := readGuards(ctx, a.run, guardsFiles(a.n.config, dataOf(a.snap)))
+	if err == nil && len(found) == 0 && a.n.config.GuardsFile != "" {
+		err = fmt.Errorf("guards file %s: it does not exist", a.n.config.GuardsFile)
 	}
-	data, err := restart.ReadFile(ctx, a.run, a.n.config.GuardsFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: guards file %s: %w", a.n.name, a.n.config.GuardsFile, err)
+		return nil, fmt.Errorf("%s: %w", a.n.name, err)
 	}
-	there, err := launch.ParseGuards(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: guards file %s: %w", a.n.name, a.n.config.GuardsFile, err)
-	}
-	return append(there, all...), nil
+	return append(there, a.n.config.Guards...), nil
 }
 
 // askSecrets asks for the values that are nowhere any more, unseen, where somebody

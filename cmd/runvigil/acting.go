@@ -62,8 +62,9 @@ func newActing(f *following) *acting {
 	return &acting{following: f, going: map[string]restart.Op{}}
 }
 
-// Look reads a launch back.
+// Look reads a launch back, and has the owner's rules read again.
 func (a *acting) Look(ctx context.Context, pid int) (restart.Seen, error) {
+	a.live.lookForGuards()
 	seen, err := restart.Look(ctx, a.run, pid)
 	if snap := a.session.last.Load(); snap != nil && seen.Launch.Version == "" {
 		// The process itself does not tell its version; its log did.

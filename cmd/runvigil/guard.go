@@ -203,18 +203,20 @@ func guardOnNode(ctx context.Context, o *options, name, action string, g guardOp
 		return err
 	}
 	defer n.close()
-	file := first(g.file, guardsPath(n.config))
-	if file == "" {
-		return usagef("where is the guards file of %s? Name it with --file /data/…/%s, or as guards_file in the configuration", name, guardsName)
-	}
-	if !path.IsAbs(file) {
-		return usagef("the guards file %q needs a path from the root", file)
-	}
 	conn, err := remote.Dial(ctx, n.target, n.dial)
 	if err != nil {
 		return unreachable(n, err)
 	}
 	defer func() { _ = conn.Close() }()
+	file := first(g.file, guardsPath(n.config))
+	if file == "" {
+		if file, err = besideTheData(ctx, n, conn); err != nil {
+			return err
+		}
+	}
+	if !path.IsAbs(file) {
+		return usagef("the guards file %q needs a path from the root", file)
+	}
 	if action == "list" {
 		data, exists, err := readOnNode(ctx, conn, file)
 		if err != nil {
@@ -283,9 +285,7 @@ func writeGuards(ctx context.Context, o *options, n *node, conn *remote.Conn, fi
 		break
 	}
 	fmt.Fprintln(o.io.out, "written")
-	if n.config.GuardsFile != file {
-		fmt.Fprintf(o.io.out, "So that runvigil reads it, every operator's configuration needs guards_file = %q for this node.\n", file)
-	}
+	fmt.Fprintf(o.io.out, "It holds for every operator whose data it lies beside (in the folder of a dataset, or the one above); others need guards_file = %q for this node.\n", file)
 	return nil
 }
 
@@ -395,26 +395,4 @@ func onNode(ctx context.Context, conn *remote.Conn, script string) (remote.Resul
 	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
 	defer cancel()
 	return conn.Run(ctx, "exec /bin/sh -s", bytes.NewReader([]byte(script)))
-}
-
-// nodeGuards reads the configured guards file of the node for the fold. A file
-// that cannot be read or has a mistake is told, never passed over in silence.
-func nodeGuards(ctx context.Context, conn *remote.Conn, file string, now func() time.Time) metrics.Frame {
-	data, exists, err := readOnNode(ctx, conn, file)
-	at := now()
-	var guards []metrics.Guard
-	if err == nil {
-		guards, err = launch.ParseGuards(data)
-	}
-	switch {
-	case err != nil:
-		return metrics.JSONFrame(metrics.KindProbe, "guards", at, metrics.ProbeFact{
-			State: "failed", Reason: metrics.Clean(file+": "+err.Error(), 300), Advice: "the owner's rules in it do not hold until it is repaired",
-		})
-	case !exists:
-		return metrics.JSONFrame(metrics.KindProbe, "guards", at, metrics.ProbeFact{
-			State: "absent", Reason: metrics.Clean(file+" does not exist", 300), Advice: "`runvigil guard NODE add FLAG … --on-node` makes it",
-		})
-	}
-	return metrics.JSONFrame(metrics.KindGuards, "node", at, guards)
 }

@@ -196,18 +196,114 @@ func TestGuardsFileOnTheNode(t *testing.T) {
 		t.Error("a place that cannot be written to was no error")
 	}
 
+	run := &runner{dial: func(context.Context) (*remote.Conn, error) { return conn, nil }}
 	now := func() time.Time { return time.Unix(1, 0) }
-	if f := nodeGuards(ctx, conn, file, now); f.Kind != metrics.KindGuards || f.Name != "node" || !strings.Contains(string(f.Data), "kv-cache-dtype") {
+	read := func(file string) metrics.Frame {
+		f, ok := guardsFrame(ctx, run, metrics.Config{GuardsFile: file}, nil, now)
+		if !ok {
+			t.Errorf("%s: nothing is told", file)
+		}
+		return f
+	}
+	if f := read(file); f.Kind != metrics.KindGuards || f.Name != "node" || !strings.Contains(string(f.Data), "kv-cache-dtype") {
 		t.Errorf("%s %s: %s", f.Kind, f.Name, f.Data)
 	}
 	if err := os.WriteFile(file, []byte("[[guards]]\nflag = \"x\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f := nodeGuards(ctx, conn, file, now); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "allows and denies nothing") {
+	if f := read(file); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "allows and denies nothing") {
 		t.Errorf("a mistake in the file: %s %s", f.Kind, f.Data)
 	}
-	if f := nodeGuards(ctx, conn, file+".none", now); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "does not exist") {
+	if f := read(file + ".none"); f.Kind != metrics.KindProbe || !strings.Contains(string(f.Data), "does not exist") {
 		t.Errorf("no file: %s %s", f.Kind, f.Data)
+	}
+}
+
+// The owner's rules beside the data hold for an operator whose configuration says
+// nothing of them, and are seen while the screen is open.
+func TestGuardsBesideTheData(t *testing.T) {
+	conn, err := remote.Dial(t.Context(), remote.Target{}, remote.Options{Dialer: remote.DialerLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	dir := t.TempDir()
+	raw := filepath.Join(dir, "synth 100k", "raw")
+	if err := os.MkdirAll(raw, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := newLive(&node{name: "gpu7"}, newClock(), nil)
+	frames := make(chan metrics.Frame, 9)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.watchGuards(ctx, conn, func(f metrics.Frame) { frames <- f })
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	write := func(file, flag string) {
+		if err := os.WriteFile(file, launch.EncodeGuards([]metrics.Guard{{Flag: flag, Deny: []string{"fp8*"}, Why: "w"}}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(want ...string) {
+		t.Helper()
+		f := <-frames
+		for _, w := range want {
+			if f.Kind != metrics.KindGuards || !strings.Contains(string(f.Data), w) {
+				t.Errorf("%s %s lacks %s", f.Kind, f.Data, w)
+			}
+		}
+	}
+	write(filepath.Join(raw, guardsName), "beside")
+	l.SetWants([]metrics.Want{{Kind: metrics.WantRows, Path: filepath.Join(raw, "B1.jsonl")}, {Kind: metrics.WantStat, Path: "/else/x"}})
+	next("beside")
+	// Who is about to act sees what was added a moment ago.
+	write(filepath.Join(dir, "synth 100k", guardsName), "above")
+	l.lookForGuards()
+	next("beside", "above")
+	// A restart from the command line reads them too, and one that it cannot read stops it.
+	a := &act{
+		n: &node{name: "gpu7", config: metrics.Config{Guards: []metrics.Guard{{Flag: "own"}}}}, run: &runner{dial: func(context.Context) (*remote.Conn, error) { return conn, nil }},
+		snap: &metrics.Snapshot{Datasets: []metrics.Dataset{{Path: raw + "/B1", Shards: []metrics.Shard{{Path: filepath.Join(raw, "B1.jsonl")}}}}},
+	}
+	if got, err := a.guards(ctx); err != nil || len(got) != 3 || got[0].Flag != "beside" || got[1].Flag != "above" || got[2].Flag != "own" {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if err := os.WriteFile(filepath.Join(raw, guardsName), []byte("= no"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.guards(ctx); err == nil || !strings.Contains(err.Error(), "no TOML") {
+		t.Errorf("a file with a mistake: %v", err)
+	}
+	a.n.config.GuardsFile = filepath.Join(dir, "none")
+	if _, err := a.guards(ctx); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("a configured file that is not there: %v", err)
+	}
+	for _, file := range []string{filepath.Join(raw, guardsName), filepath.Join(dir, "synth 100k", guardsName)} {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.lookForGuards()
+	next("null")
+
+	for name, c := range map[string]struct {
+		c    metrics.Config
+		data []string
+		want string
+	}{
+		"nothing is known": {},
+		"configured":       {metrics.Config{GuardsFile: "/g.toml", Datasets: []string{"/d/x"}}, []string{"/data/raw/x"}, "/g.toml"},
+		"found":            {metrics.Config{}, []string{"/data/raw/x.jsonl", "/data/raw/y.jsonl", "/z.jsonl"}, "/data/raw/runvigil-guards.toml /data/runvigil-guards.toml"},
+		"by a pattern":     {metrics.Config{Datasets: []string{"/data/*/raw/*.jsonl"}}, []string{"/data/b/raw/x"}, "/data/runvigil-guards.toml /data/b/raw/runvigil-guards.toml /data/b/runvigil-guards.toml"},
+	} {
+		if got := strings.Join(guardsFiles(c.c, c.data), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +22,13 @@ type live struct {
 	mu    sync.Mutex
 	probe *probe.Probe // of the connection that is up, else nil
 	wants []metrics.Want
+	data  []string // files whose rows are wanted
+
+	lookAgain chan struct{} // the owner's rules are to be read again
 }
 
 func newLive(n *node, c clock, prompter remote.Prompter) *live {
-	l := &live{node: n, clock: c}
+	l := &live{node: n, clock: c, lookAgain: make(chan struct{}, 1)}
 	n.dial.Prompter = prompter
 	return l
 }
@@ -34,6 +38,16 @@ func (l *live) SetWants(wants []metrics.Want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wants = wants
+	var data []string
+	for _, w := range wants {
+		if w.Kind == metrics.WantRows {
+			data = append(data, w.Path)
+		}
+	}
+	if !slices.Equal(data, l.data) {
+		l.data = data
+		l.lookForGuards()
+	}
 	if l.probe != nil {
 		l.probe.SetWants(wants)
 	}
@@ -102,9 +116,16 @@ func (l *live) serve(ctx context.Context, conn *remote.Conn, out func(metrics.Fr
 	l.probe = p
 	p.SetWants(l.wants)
 	l.mu.Unlock()
-	if file := l.node.config.GuardsFile; file != "" {
-		go func() { out(nodeGuards(ctx, conn, file, l.clock.now)) }()
-	}
+	done := make(chan struct{})
+	watched, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(done)
+		l.watchGuards(watched, conn, out)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
 	err := p.Run(ctx, func(f metrics.Frame) {
 		logFrame(f)
 		out(f)
