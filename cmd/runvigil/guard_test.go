@@ -249,22 +249,22 @@ func TestGuardsBesideTheData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next := func(want ...string) {
+	next := func(kind metrics.Kind, want ...string) {
 		t.Helper()
 		f := <-frames
 		for _, w := range want {
-			if f.Kind != metrics.KindGuards || !strings.Contains(string(f.Data), w) {
+			if f.Kind != kind || !strings.Contains(string(f.Data), w) {
 				t.Errorf("%s %s lacks %s", f.Kind, f.Data, w)
 			}
 		}
 	}
 	write(filepath.Join(raw, guardsName), "beside")
 	l.SetWants([]metrics.Want{{Kind: metrics.WantRows, Path: filepath.Join(raw, "B1.jsonl")}, {Kind: metrics.WantStat, Path: "/else/x"}})
-	next("beside")
+	next(metrics.KindGuards, "beside")
 	// Who is about to act sees what was added a moment ago.
 	write(filepath.Join(dir, "synth 100k", guardsName), "above")
 	l.lookForGuards()
-	next("beside", "above")
+	next(metrics.KindGuards, "beside", "above")
 	// A restart from the command line reads them too, and one that it cannot read stops it.
 	a := &act{
 		n: &node{name: "gpu7", config: metrics.Config{Guards: []metrics.Guard{{Flag: "own"}}}}, run: &runner{dial: func(context.Context) (*remote.Conn, error) { return conn, nil }},
@@ -279,6 +279,8 @@ func TestGuardsBesideTheData(t *testing.T) {
 	if _, err := a.guards(ctx); err == nil || !strings.Contains(err.Error(), "no TOML") {
 		t.Errorf("a file with a mistake: %v", err)
 	}
+	l.lookForGuards()
+	next(metrics.KindProbe, "no TOML")
 	a.n.config.GuardsFile = filepath.Join(dir, "none")
 	if _, err := a.guards(ctx); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("a configured file that is not there: %v", err)
@@ -289,7 +291,8 @@ func TestGuardsBesideTheData(t *testing.T) {
 		}
 	}
 	l.lookForGuards()
-	next("null")
+	next(metrics.KindProbe, `"ok"`)
+	next(metrics.KindGuards, "null")
 
 	for name, c := range map[string]struct {
 		c    metrics.Config

@@ -143,6 +143,9 @@ func (l *live) watchGuards(ctx context.Context, conn *remote.Conn, out func(metr
 		}
 		// A file that was taken away takes its rules along.
 		if text := string(f.Kind) + string(f.Data); text != told && (ok || told != "") {
+			if f.Kind != metrics.KindProbe && strings.HasPrefix(told, string(metrics.KindProbe)) {
+				out(metrics.JSONFrame(metrics.KindProbe, "guards", f.At, metrics.ProbeFact{State: "ok"}))
+			}
 			told = text
 			out(f)
 		}
