@@ -460,8 +460,12 @@ type Dataset struct {
 type RowsReset struct {
 	At     time.Time
 	Path   string
-	How    string // replaced, truncated, rewritten
+	How    string // replaced, truncated, rewritten, deleted
 	Before int64  // rows
+	// ID (device:inode) and Bytes are the file's from before; Moved is where that one was found
+	// again under another name, "" not.
+	ID, Moved string
+	Bytes     int64
 }
 
 // Shard is one file of a dataset.

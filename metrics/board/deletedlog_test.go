@@ -70,3 +70,21 @@ func TestDatasetBecomesADirectory(t *testing.T) {
 		t.Errorf("after its return: %q", s.Dataset(part).Err)
 	}
 }
+
+// A file of rows that is found again under another name was moved, not lost.
+func TestDatasetIsMoved(t *testing.T) {
+	r := job(t)
+	n, _ := r.grow(part, 1374, 9, time.Minute)
+	id := r.b.rows[part].fact.ID
+	r.json(metrics.KindFiles, "", []metrics.FileStat{{Path: part}})
+	r.json(metrics.KindDir, "/data/run", []metrics.FileStat{{Path: "/data/run/other.jsonl", Exists: true, ID: "8:other", Size: 9}, {Path: "/data/run/done.jsonl", Exists: true, ID: id, Size: n * 100}})
+	s := r.tick(2 * time.Minute)
+	if d := s.Dataset(part); d.Reset == nil || d.Reset.Moved != "/data/run/done.jsonl" || d.Reset.Before != n {
+		t.Errorf("%+v", d.Reset)
+	}
+	for _, f := range s.Findings {
+		if f.ID == "rows-shrank" && f.Severity > metrics.SeverityInfo {
+			t.Errorf("it is told as lost: %s", f.Title)
+		}
+	}
+}

@@ -91,6 +91,7 @@ type rowState struct {
 	seen    bool // a whole count is known
 	trail   trail
 	grew    time.Time // newest growth, local clock
+	watched bool      // that growth was watched
 	gaps    []float64 // seconds between observed growths
 	judged  *metrics.RowsJudged
 	past    rowsPast
@@ -111,7 +112,7 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		name := shortName(path)
 		b.event(metrics.Event{At: f.At, Kind: "rows", Text: name + " was " + metrics.Clean(r.Reset, 20) + ": " + metrics.Count(float64(s.fact.Rows)) + " rows before", Ref: path})
 		s.trail = trail{}
-		s.reset = &metrics.RowsReset{At: f.At, Path: path, How: metrics.Clean(r.Reset, 20), Before: s.fact.Rows}
+		s.reset = &metrics.RowsReset{At: f.At, Path: path, How: metrics.Clean(r.Reset, 20), Before: s.fact.Rows, ID: s.fact.ID, Bytes: s.fact.Offset}
 		s.past.last, s.past.ids, s.past.repeats, s.past.habit = nil, nil, 0, false
 		s.judged = nil // of rows that are there no more
 	}
@@ -143,21 +144,27 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		if grew.IsZero() || grew.After(f.At) {
 			grew = f.At
 		}
-		if d := grew.Sub(s.grew).Seconds(); !s.grew.IsZero() && d > 0 {
+		// The time since a growth from before the watch is no habit: a file may have
+		// rested until its client was started again.
+		if d := grew.Sub(s.grew).Seconds(); s.watched && d > 0 {
 			s.gaps = append(s.gaps, d)
 			if len(s.gaps) > gapsKeep {
 				s.gaps = append(s.gaps[:0], s.gaps[1:]...)
 			}
 		}
-		s.grew = grew
+		s.grew, s.watched = grew, true
 	}
 	s.trail.add(f.At, rows)
 }
 
-// gap is the usual time between growths, 0 before four were seen.
+// gap is the usual time between growths: their median, the longest of the first
+// few, 0 before two were watched.
 func (s *rowState) gap() time.Duration {
-	if len(s.gaps) < 4 {
+	switch {
+	case len(s.gaps) == 0:
 		return 0
+	case len(s.gaps) < 4:
+		return time.Duration(slices.Max(s.gaps) * float64(time.Second))
 	}
 	return time.Duration(median(s.gaps) * float64(time.Second))
 }
@@ -226,6 +233,10 @@ func (b *Board) applyFiles(_ metrics.Frame, stats []metrics.FileStat) {
 	}
 }
 
+// foundAgain is how soon after a file went one with its number (device:inode) and
+// all its bytes counts as that file: later the number may be another's.
+const foundAgain = time.Minute
+
 // file keeps the newest stat. A listing may not tell when a file was made.
 func (b *Board) file(st metrics.FileStat) {
 	prev, ok := b.files[st.Path]
@@ -237,6 +248,13 @@ func (b *Board) file(st metrics.FileStat) {
 			r.deleted(b, st.Path)
 		}
 		r.missing = r.missing && !st.Exists
+	}
+	for p, r := range b.rows {
+		if p != st.Path && r.reset != nil && r.reset.Moved == "" && b.now.Sub(r.reset.At) < foundAgain && st.Exists && st.ID == r.reset.ID && st.Size >= r.reset.Bytes && r.reset.Bytes > 0 {
+			moved := *r.reset
+			moved.Moved = metrics.Clean(st.Path, 400)
+			r.reset = &moved // snapshots hold the one before
+		}
 	}
 	if l := b.logs[st.Path]; l != nil {
 		switch {
@@ -256,7 +274,7 @@ func (r *rowState) deleted(b *Board, path string) {
 		return
 	}
 	b.event(metrics.Event{At: b.now, Kind: "rows", Text: shortName(path) + " was deleted: " + metrics.Count(float64(r.fact.Rows)) + " rows before", Ref: path})
-	r.reset = &metrics.RowsReset{At: b.now, Path: path, How: "deleted", Before: r.fact.Rows}
+	r.reset = &metrics.RowsReset{At: b.now, Path: path, How: "deleted", Before: r.fact.Rows, ID: r.fact.ID, Bytes: r.fact.Offset}
 	r.missing, r.trail, r.judged = true, trail{}, nil
 	r.fact.Rows, r.fact.Size, r.fact.Offset = 0, 0, 0
 	r.trail.add(b.now, 0)

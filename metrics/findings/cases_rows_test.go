@@ -103,6 +103,10 @@ func rowCases() []caseOf {
 			s.Datasets[0].Grew, s.Datasets[0].Gap = noon.Add(-9*time.Minute), 4*time.Minute
 			s.Job.Finished = fig(190)
 		}, "", 0, "", nil, nil},
+		{"a writer whose habit is not known, for long", func(s *metrics.Snapshot) {
+			s.Datasets[0].Grew, s.Datasets[0].Gap = noon.Add(-12*time.Minute), 0
+			s.Job.Finished = fig(190)
+		}, "rows-stalled", warning, metrics.CauseRequestsLost, []string{"no row in b2.jsonl for 12 m", "py-spy dump"}, nil},
 		{"a writer whose habit is not known", func(s *metrics.Snapshot) {
 			s.Datasets[0].Grew, s.Datasets[0].Gap = noon.Add(-9*time.Minute), 0
 			s.Job.Finished = fig(190)
@@ -212,6 +216,11 @@ func rowCases() []caseOf {
 			s.Clients[0].State, s.Clients[0].Finished, s.Clients[0].Since = "gone", "All done: 1531 rows", noon.Add(-5*time.Minute)
 			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
 		}, "job-done", info, "", []string{"ended by itself at 11,531 rows", "All done"}, nil},
+		{"it ended after its input's last row, beside a file without a target", func(s *metrics.Snapshot) {
+			s.Job.Target, s.Datasets[0].Target = metrics.Target{}, metrics.Target{Rows: 1531, Inferred: true}
+			s.Clients[0].State, s.Clients[0].Since = "gone", noon.Add(-5*time.Minute)
+			s.Servers[0].State, s.Servers[0].Since = metrics.ServerIdle, noon.Add(-5*time.Minute)
+		}, "job-done", info, "", []string{"ended by itself at 11,531 rows", "each of its files has all its rows", "give it the next job"}, nil},
 		{"it says it is done and rows are missing", func(s *metrics.Snapshot) {
 			s.Clients[0].State, s.Clients[0].Finished, s.Clients[0].Since = "gone", "All done", noon.Add(-5*time.Minute)
 		}, "client-gone", critical, metrics.CauseKilledUnknown, nil, nil},
@@ -229,6 +238,10 @@ func rowCases() []caseOf {
 		{"a file lost rows", func(s *metrics.Snapshot) {
 			s.Datasets[0].Reset = &metrics.RowsReset{At: noon.Add(-20 * time.Minute), Path: "/data/b2.jsonl", How: "truncated", Before: 9000}
 		}, "rows-shrank", critical, "", []string{"9,000 before, 1,531 now", "truncated", "look for a backup before more is written"}, nil},
+		{"a file was moved away", func(s *metrics.Snapshot) {
+			s.Datasets[0].Rows = fig(0)
+			s.Datasets[0].Reset = &metrics.RowsReset{At: noon.Add(-5 * time.Minute), Path: "/data/b2.jsonl", How: "deleted", Before: 1531, Moved: "/data/done/b2.jsonl"}
+		}, "rows-shrank", info, "", []string{"was moved to /data/done/b2.jsonl with its 1,531 rows", "nothing is lost"}, nil},
 		{"a file was rewritten on resume", func(s *metrics.Snapshot) {
 			s.Datasets[0].Reset = &metrics.RowsReset{At: noon.Add(-5 * time.Minute), Path: "/data/b2.jsonl", How: "replaced", Before: 1531}
 		}, "rows-shrank", info, "", []string{"its 1,531 rows are there"}, nil},

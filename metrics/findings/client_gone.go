@@ -54,19 +54,25 @@ var jobDone = Detector{
 	ID:    "job-done",
 	Means: "Every wanted row has landed. The GPUs are free.",
 	Needs: "a target",
-	When:  "Rows have reached the target; or the client ended by itself and its log says that the work is done, with no row missing from a target that was set.",
+	When:  "Rows have reached the target; or the client ended by itself and its log says that the work is done or each of its files has all its rows, with no row missing from a target that was set.",
 	Do:    "Stop the server, or give it the next job.",
 	Check: func(in *Input, out *Output) {
 		j := in.Snap.Job
 		if !j.Done && j.Rows.Known && !in.clientWaits() {
 			for i := range in.Snap.Clients {
 				if c := &in.Snap.Clients[i]; c.State == "gone" && ended(in, c) {
-					out.Raise(Condition{
+					done := Condition{
 						Subject: "job", Severity: metrics.SeverityInfo, Since: c.Since, Log: metrics.LogPlace{Path: c.Log.Path},
 						Title:    fmt.Sprintf("done: the client ended by itself at %s rows%s", metrics.Count(j.Rows.V), idleGPUs(in)),
-						Evidence: []metrics.Evidence{{Text: "its log last said: " + c.Finished, Source: base(c.Log.Path), At: c.Since}, figureEvidence(metrics.Count(j.Rows.V)+" rows", j.Rows)},
+						Evidence: []metrics.Evidence{figureEvidence(metrics.Count(j.Rows.V)+" rows", j.Rows)},
 						Advice:   "stop the server, or give it the next job",
-					})
+					}
+					if c.Finished != "" {
+						done.Evidence = append(done.Evidence, metrics.Evidence{Text: "its log last said: " + c.Finished, Source: base(c.Log.Path), At: c.Since})
+					} else {
+						done.Evidence = append(done.Evidence, metrics.Evidence{Text: "each of its files has all its rows", Source: "row count", At: j.Rows.At})
+					}
+					out.Raise(done)
 					return
 				}
 			}
@@ -93,10 +99,11 @@ func idleGPUs(in *Input) string {
 	return ""
 }
 
-// ended tells a client that ended by itself with its work done: its log says so
-// and no target that was set is missed by more than a few rows.
+// ended tells a client that ended by itself with its work done: its log says so, or
+// each of its datasets has all its rows, and no target that was set is missed by
+// more than a few rows.
 func ended(in *Input, c *metrics.Client) bool {
-	if c.Finished == "" {
+	if c.Finished == "" && !atTargets(in, c) {
 		return false
 	}
 	for i := range in.Snap.Datasets {
@@ -107,6 +114,16 @@ func ended(in *Input, c *metrics.Client) bool {
 	}
 	t := in.Snap.Job.Target
 	return t.Rows == 0 || t.Inferred || !in.Snap.Job.Rows.Known || in.Snap.Job.Rows.V >= 0.98*float64(t.Rows)
+}
+
+// atTargets tells a client whose datasets have every row that they shall have.
+func atTargets(in *Input, c *metrics.Client) bool {
+	for _, p := range c.Datasets {
+		if d := in.Snap.Dataset(p); d == nil || d.Target.Rows <= 0 || !d.Rows.Known || d.Rows.V < float64(d.Target.Rows) {
+			return false
+		}
+	}
+	return len(c.Datasets) > 0
 }
 
 // below tells whether rows are known to be missing.

@@ -55,6 +55,10 @@ func nearMisses() []nearMiss {
 		{"nothing-saved", "nothing saved", "a file is open for writing", func(s *metrics.Snapshot) {
 			s.Datasets = []metrics.Dataset{{Path: "/data/b2.jsonl", Writers: []int{206570}}}
 		}, 0},
+		{"nothing-saved", "nothing saved", "its client saves in batches", func(s *metrics.Snapshot) {
+			s.Datasets = []metrics.Dataset{{Path: "/data/b2.jsonl", Grew: noon.Add(-25 * time.Minute), Landed: fig(500)}}
+			s.Clients[0].Datasets = []string{"/data/b2.jsonl"}
+		}, 0},
 		{"nothing-saved", "nothing saved", "a client of another host sends too", func(s *metrics.Snapshot) {
 			s.Clients = append([]metrics.Client{{ID: "host:10.0.0.9", Host: "10.0.0.9", State: "remote"}}, s.Clients...)
 		}, 0},
@@ -71,6 +75,9 @@ func nearMisses() []nearMiss {
 			s.Clients = append(s.Clients, metrics.Client{ID: "7:7", PID: 7, State: "running"})
 		}, 0},
 		{"client-gone", "client gone", "the job is done", func(s *metrics.Snapshot) { s.Job.Done = true }, 0},
+		{"client-gone", "client gone", "its only file has all its rows", func(s *metrics.Snapshot) {
+			s.Job.Target, s.Datasets[0].Target = metrics.Target{}, metrics.Target{Rows: 1531, Inferred: true}
+		}, 0},
 		{"client-gone", "client gone", "its log says that it is done, and no target was set", func(s *metrics.Snapshot) {
 			s.Clients[0].Finished, s.Job.Target, s.Datasets[0].Target = "All done", metrics.Target{}, metrics.Target{}
 		}, 0},

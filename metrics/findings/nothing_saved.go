@@ -11,7 +11,7 @@ var nothingSaved = Detector{
 	ID:      "nothing-saved",
 	Means:   "Tokens flow, and no file of rows of any client grows or is open. The work may be thrown away.",
 	Needs:   "the client's open files (same user or root) and the server's finished requests",
-	When:    "Tokens flow, 20 requests finished and for 15 minutes no dataset grew and none is open for writing. Quiet in the first generation. With a client on another host, or where open files cannot be read, it is an entry of what cannot be told.",
+	When:    "Tokens flow, 20 requests finished and for 15 minutes no dataset grew and none is open for writing. Quiet in the first generation, and where a living client has saved rows before (rows-stalled). With a client on another host, or where open files cannot be read, it is an entry of what cannot be told.",
 	Do:      "Look where the client writes (its arguments, /proc/PID/fd); stop it if the answer is nowhere.",
 	Channel: "files",
 	Causes:  []metrics.Cause{metrics.CauseRequestsLost},
@@ -37,6 +37,9 @@ var nothingSaved = Detector{
 			d := &in.Snap.Datasets[i]
 			if len(d.Writers) > 0 || in.now().Sub(d.Grew) < wait {
 				return
+			}
+			if d.Landed.Known && d.Landed.V > 0 && clientOf(in, d) != nil {
+				return // its client saves, in batches perhaps: rows-stalled tells when that ends
 			}
 			since = latest(since, d.Grew)
 		}

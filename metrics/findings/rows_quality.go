@@ -86,7 +86,7 @@ var rowsShrank = Detector{
 	ID:      "rows-shrank",
 	Means:   "A file of rows became shorter or was replaced: rows may be lost, or a resume rewrote the file.",
 	Needs:   "a count from before",
-	When:    "Its rows fell below what was counted. A rewrite that has its old number back within a minute is only told (info).",
+	When:    "Its rows fell below what was counted. A rewrite that has its old number back within a minute is only told (info), and so is a file that is found again under another name beside it.",
 	Do:      "Compare with a backup before more is written; look at who rewrote it.",
 	Channel: "files",
 	Clear:   10 * time.Second,
@@ -112,6 +112,11 @@ var rowsShrank = Detector{
 			if now >= 0.98*float64(r.Before) {
 				c.Severity, c.Title = metrics.SeverityInfo, fmt.Sprintf("%s was %s, its %s rows are there", base(r.Path), r.How, metrics.Count(now))
 				c.Why, c.Advice = "a client rewrote it on resuming", "nothing to do"
+			} else if r.Moved != "" {
+				c.Severity, c.Title = metrics.SeverityInfo, fmt.Sprintf("%s was moved to %s with its %s rows", base(r.Path), r.Moved, metrics.Count(float64(r.Before)))
+				c.Why = "the same file has another name now"
+				c.Evidence = append(c.Evidence, metrics.Evidence{Text: r.Moved + " is the file that was counted", Source: "stat", At: r.At})
+				c.Advice = "nothing is lost; a target that counts these rows has to know the new name"
 			} else {
 				c.Severity, c.Title = metrics.SeverityCritical, fmt.Sprintf("%s lost rows: %s before, %s now", base(r.Path), metrics.Count(float64(r.Before)), metrics.Count(now))
 				c.Why = "it was " + r.How

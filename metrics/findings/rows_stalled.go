@@ -13,7 +13,7 @@ var rowsStalled = Detector{
 	ID:      "rows-stalled",
 	Means:   "The server finishes requests but rows do not reach the file.",
 	Needs:   "finished requests (/metrics or access lines) and a dataset",
-	When:    "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes, or no request and no row for 30 while its log goes on (warning). Quiet in the first generation after a start, and for writers that write in batches.",
+	When:    "No growth for 5 times the usual gap between growths and at least a minute, while more requests finish than the writer may hold back (what finishes and is lost while rows do land is work-lost). Where nothing counts finished requests: twice as long and at least 15 minutes, while tokens flow at a settled level (warning). Also when a living client's log tells why it sends nothing (open files, a full disk) while the server is idle and no row lands; or when it has work left, and neither a request, a row nor a line of its log came for 15 minutes, or no request and no row for 30 while its log goes on (warning). Quiet in the first generation after a start, and for writers that write in batches; a warning only while their habit is not known (two growths that were watched).",
 	Do:      "By cause: start the client again, free the disk, or look at the file that grows instead.",
 	Channel: "files",
 	Causes:  append([]metrics.Cause{metrics.CauseRequestsLost}, troubles...),
@@ -57,6 +57,9 @@ var rowsStalled = Detector{
 					{Text: "last row at " + in.clock(d.Grew) + usually(d.Gap), Source: "row count", At: d.Grew},
 					figureEvidence(fmt.Sprintf("%s requests finished, %s rows landed", metrics.Count(j.Finished.V), metrics.Count(j.Landed.V)), j.Finished),
 				},
+			}
+			if d.Gap == 0 {
+				c.Severity = metrics.SeverityWarning // how often it writes is not known yet
 			}
 			if !counted {
 				c.Severity = metrics.SeverityWarning
