@@ -33,6 +33,9 @@ func (v *formView) draw(m *Model, a area) {
 	}
 	side := compact(v.side(m, a.w()))
 	h := min(len(side), max(a.h()/2-1, 3))
+	if a.h() < 12 {
+		h = min(len(side), max(a.h()-8, 0)) // the flags come first
+	}
 	v.drawFlags(m, a.sub(0, 0, a.w(), a.h()-h-1))
 	a.fill(0, a.h()-h-1, a.w(), "─", stFaint)
 	drawLines(a.sub(0, a.h()-h, a.w(), h), side, 0)
@@ -74,14 +77,17 @@ func (v *formView) drawFlags(m *Model, a area) {
 		search = line{sp("/ ", stAccent.bold()), sp(v.query, stStrong), sp(fmt.Sprintf("   %d found", countRows(v.rows)), stDim), sp("   esc shows all", stDim)}
 	}
 	a.line(0, 0, a.w(), search)
-	valueW := 11
-	if a.w() >= 90 {
+	valueW, values := 11, 3
+	switch {
+	case a.w() >= 90:
 		valueW = 16
+	case a.w() < 50:
+		valueW, values = 8, 2 // the default is the first that can be missed
 	}
-	nameW := max(a.w()-3-3*(valueW+1), 12)
+	nameW := max(a.w()-3-values*(valueW+1), 12)
 	put := func(y int, cells [4]span, bg role) {
 		x := 2
-		for i, w := range []int{nameW, valueW, valueW, valueW} {
+		for i, w := range []int{nameW, valueW, valueW, valueW}[:values+1] {
 			st := cells[i].st
 			if bg != roleText {
 				st = st.on(bg)
@@ -92,7 +98,10 @@ func (v *formView) drawFlags(m *Model, a area) {
 	}
 	put(1, [4]span{sp("flag", stDim), sp("now", stDim), sp("new", stDim), sp("default", stDim)}, roleText)
 	detail := v.detail(m, a.w())
-	if a.h() < 16 && len(detail) > 3 {
+	switch {
+	case a.h() < 8:
+		detail = nil
+	case a.h() < 16 && len(detail) > 3:
 		detail = detail[:3]
 	}
 	h := max(a.h()-2-len(detail), 1)

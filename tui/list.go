@@ -108,6 +108,12 @@ func (m *Model) table(a area, cols []col, n int, l *list, row func(i int) []span
 		}
 		put(1+i-top, row(i), i == l.sel)
 	}
+	if top > 0 {
+		a.put(a.w()-1, 1, "▲", stAccent)
+	}
+	if top+h < n {
+		a.put(a.w()-1, h, "▼", stAccent)
+	}
 }
 
 // listKeys are the keys of views that hold a selection.

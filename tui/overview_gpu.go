@@ -362,6 +362,9 @@ func gpuSegs(p pen, s *metrics.Snapshot, ascii bool) []seg {
 	}
 	if srv := s.Server(); srv != nil && srv.Headroom.Known {
 		sign, word, st := memorySafe(s, srv)
+		if srv.State == metrics.ServerDown {
+			word = " had" // all is free now
+		}
 		segs = append(segs, seg{1, line{sign, sp(word+" ", stDim), p.fig(srv.Headroom, gib, 0, st), sp(" free", stDim)}})
 	}
 	return segs

@@ -229,7 +229,7 @@ func (v *logView) drawEmpty(m *Model, a area) {
 			}
 		}
 	}
-	for i, row := range wrap(text, a.w()-2, 3) {
+	for i, row := range wrap(text, a.w()-2, a.h()) {
 		a.put(1, i, row, stDim)
 	}
 }

@@ -209,14 +209,17 @@ func (v *rowsView) draw(m *Model, a area) {
 	p := m.pen()
 	es := v.entries(m.snap)
 	cols := []col{{"dataset", 0, false}, {"rows", 8, true}, {"target", 8, true}, {"per min", 7, true}, {"last", 6, true}, {"gap", 5, true}, {"size", 8, true}, {"row", 7, true}, {"ETA", 20, false}}
+	pick := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
 	if a.w() < 100 {
-		cols = cols[:6]
+		pick = []int{0, 1, 2, 3, 8} // when it is done says more than the rest
 	}
+	cols = picked(cols, pick)
 	h := min(len(es)+1, max(a.h()*2/5, 3))
 	m.table(a.sub(0, 0, a.w(), h), cols, len(es), &v.list, func(i int) []span {
 		e := es[i]
 		if e.shard != nil {
-			return []span{sp("  "+base(e.shard.Path), stDim), p.fig(e.shard.Rows, metrics.Count, 0, stText), sp("", stText), sp("", stText), sp(p.recent(e.shard.Mtime), stDim), sp("", stText), p.fig(e.shard.Bytes, metrics.Bytes, 0, stText)}
+			none := sp("", stText)
+			return picked([]span{sp("  "+base(e.shard.Path), stDim), p.fig(e.shard.Rows, metrics.Count, 0, stText), none, none, sp(p.recent(e.shard.Mtime), stDim), none, p.fig(e.shard.Bytes, metrics.Bytes, 0, stText), none, none}, pick)
 		}
 		d := e.d
 		name := d.Name
@@ -227,7 +230,7 @@ func (v *rowsView) draw(m *Model, a area) {
 			}
 			name += fmt.Sprintf(" ×%d%s", len(d.Shards), sign)
 		}
-		target, gap := "", ""
+		target, gap := "", metrics.Dash
 		if d.Target.Rows > 0 {
 			target = commas(d.Target.Rows)
 			if d.Target.Inferred {
@@ -246,8 +249,8 @@ func (v *rowsView) draw(m *Model, a area) {
 		if !d.Done.IsZero() {
 			eta = "done " + p.clock(d.Done)
 		}
-		return []span{sp(name, stText), p.fig(d.Rows, metrics.Count, 0, stStrong), sp(target, stDim), p.fig(d.PerMin, metrics.Rate, 0, stText), sp(p.recent(d.Grew), stDim), sp(gap, stDim),
-			p.fig(d.Bytes, metrics.Bytes, 0, stText), p.fig(size, metrics.Bytes, 0, stText), sp(eta, stText)}
+		return picked([]span{sp(name, stText), p.fig(d.Rows, metrics.Count, 0, stStrong), sp(target, stDim), p.fig(d.PerMin, metrics.Rate, 0, stText), sp(p.recent(d.Grew), stDim), sp(gap, stDim),
+			p.fig(d.Bytes, metrics.Bytes, 0, stText), p.fig(size, metrics.Bytes, 0, stText), sp(eta, stText)}, pick)
 	})
 	v.detail(m, a.sub(0, h+1, a.w(), a.h()-h-1), es[v.sel].d)
 }
@@ -259,7 +262,7 @@ func (v *rowsView) detail(m *Model, a area, d *metrics.Dataset) {
 		a.line(1, y, a.w()-2, append(line{sp(padRight(label, 12), stDim)}, l...))
 		y++
 	}
-	put("path", sp(d.Path, stText))
+	put("path", sp(endOf(d.Path, a.w()-15), stText))
 	if d.Target.Rows > 0 {
 		put("target", sp(commas(d.Target.Rows)+" rows from "+targetSource(d.Target), stText), sp(inferredWord(d.Target.Inferred), stDim))
 	}
@@ -296,6 +299,18 @@ func inferredWord(inferred bool) string {
 		return " (inferred)"
 	}
 	return ""
+}
+
+// endOf cuts a path to w cells: its end tells more than its beginning.
+func endOf(path string, w int) string {
+	if textWidth(path) <= w {
+		return path
+	}
+	for path != "" && textWidth(path) > w-1 {
+		_, _, n := grapheme(path)
+		path = path[n:]
+	}
+	return "…" + path
 }
 
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

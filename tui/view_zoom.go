@@ -92,7 +92,7 @@ func (v *reqView) draw(m *Model, a area) {
 		y++
 	}
 	a.line(0, y, a.w(), line{sp(padRight("limits", 10), stDim), sp("max running ", stDim), p.fig(srv.MaxRunning, metrics.Count, 0, stText), sp(", context ", stDim), p.fig(srv.ContextLen, metrics.Count, 0, stText),
-		sp(", KV "+srv.KVDtype+" ", stDim), p.fig(srv.BytesPerTok, metrics.Count, 0, stText), sp(" bytes a token a GPU", stDim)})
+		sp(", KV "+srv.KVDtype+" ", stDim), p.fig(srv.BytesPerTok, metrics.Count, 0, stText), sp(" B/token/GPU", stDim)})
 	y += 2
 	every := srv.Running.Every
 	m.stackGraphs(a.sub(0, y, a.w(), a.h()-y), srv.ID, 3, func(i int) (string, string, graphOf) {
@@ -146,6 +146,9 @@ func (v *gpusView) draw(m *Model, a area) {
 	}
 	odds := outliers(gs)
 	h := min(len(gs)+1, max(a.h()*3/5, 4))
+	if a.h() < 12 {
+		h = min(len(gs)+1, a.h()) // one of them tells less than all
+	}
 	m.table(a.sub(0, 0, a.w(), h), cols, len(gs), &v.list, func(i int) []span {
 		g, o := &gs[i], odds[i]
 		mark := func(bad bool) style {

@@ -604,7 +604,7 @@ func (b *Board) held() string {
 		case sec.level.settled && ok && float64(n) >= flight/2:
 			return ""
 		case ok && float64(n) < flight:
-			return "after a first generation has landed: " + metrics.Count(float64(n)) + " of " + metrics.Count(flight)
+			return metrics.Count(float64(n)) + " of the first " + metrics.Count(flight) + " landed"
 		case !ok && !sec.level.settled:
 			return "after the level has settled"
 		}

@@ -424,7 +424,7 @@ func TestETAAcrossRestartAndResume(t *testing.T) {
 	}
 	start()
 	rows, snap := r.run(0, 20, 30, 60, 3*time.Minute)
-	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "first generation has landed: 60 of 90") {
+	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "60 of the first 90 landed") {
 		t.Errorf("60 of 90 in flight have landed: %+v", e)
 	}
 	if j := snap.Job.Target; j.Rows != 5000 || !j.Inferred {
@@ -460,7 +460,7 @@ func TestETAAcrossRestartAndResume(t *testing.T) {
 	}
 	r.procs(40, 10+9*60, 50, 5, wants...)
 	rows, snap = r.run(rows, 30, 30, 60, time.Minute)
-	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "first generation has landed: 30 of 90") {
+	if e := snap.Job.ETA; e.Known || !strings.Contains(e.Held, "30 of the first 90 landed") {
 		t.Errorf("just resumed: %+v", e)
 	}
 	rows, snap = r.run(rows, 30, 30, 60, 5*time.Minute)

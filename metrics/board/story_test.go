@@ -91,7 +91,7 @@ func TestRampIsNotSettled(t *testing.T) {
 		t.Errorf("ramp: %+v, fit %+v", v.Gen, v.RequestsFit)
 	}
 	within(t, "gen now", v.Gen.Now, 1200, 1400)
-	if snap.Job.ETA.Known || !strings.Contains(snap.Job.ETA.Held, "first generation") {
+	if snap.Job.ETA.Known || !strings.Contains(snap.Job.ETA.Held, "of the first ") {
 		t.Errorf("ETA in the ramp: %+v", snap.Job.ETA)
 	}
 	if !strings.Contains(snap.Verdict.Text, "not settled") {
