@@ -431,6 +431,7 @@ type Dataset struct {
 	PerMinOver     time.Duration
 	Grew           time.Time     // newest growth
 	Gap            time.Duration // usual gap between growths, 0 unknown
+	Step           float64       // most rows that lately came at once, 0 unknown
 	Target         Target
 	ETA            ETA
 	Torn           bool

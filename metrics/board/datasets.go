@@ -237,6 +237,7 @@ func (b *Board) dataset(key string, files []string) metrics.Dataset {
 				d.Counting.Total += r.fact.Size
 				d.Counting.Known, d.Counting.Source = true, "row count"
 			}
+			d.Step += r.step()
 			if g := r.gap(); g > 0 && (d.Gap == 0 || g < d.Gap) {
 				d.Gap = g
 			}

@@ -93,6 +93,7 @@ type rowState struct {
 	grew    time.Time // newest growth, local clock
 	watched bool      // that growth was watched
 	gaps    []float64 // seconds between observed growths
+	steps   []float64 // rows that came with one growth
 	judged  *metrics.RowsJudged
 	past    rowsPast
 	reset   *metrics.RowsReset
@@ -124,6 +125,7 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 		s.errAt = f.At
 	}
 	s.fact = r
+	before := s.at
 	if r.Err == "" {
 		s.at = f.At
 	}
@@ -152,9 +154,28 @@ func (b *Board) applyRows(f metrics.Frame, r metrics.RowsFact) {
 				s.gaps = append(s.gaps[:0], s.gaps[1:]...)
 			}
 		}
+		if f.At.Sub(before) <= stepWithin {
+			s.steps = append(s.steps, rows-last[len(last)-1].rows)
+			if len(s.steps) > gapsKeep {
+				s.steps = append(s.steps[:0], s.steps[1:]...)
+			}
+		}
 		s.grew, s.watched = grew, true
 	}
 	s.trail.add(f.At, rows)
+}
+
+// stepWithin is how far two counts may lie apart for the rows between them to be
+// one growth.
+const stepWithin = 10 * time.Second
+
+// step is the most rows that lately came at once: a writer that saves in batches
+// holds back as many.
+func (s *rowState) step() float64 {
+	if len(s.steps) == 0 {
+		return 0
+	}
+	return slices.Max(s.steps)
 }
 
 // gap is the usual time between growths: their median, the longest of the first

@@ -48,6 +48,8 @@ func nearMisses() []nearMiss {
 			s.Servers[0].Since, s.Datasets[0].Grew = noon.Add(-25*time.Minute), noon.Add(-25*time.Minute)
 		}, 0},
 		{"rows-stalled", "a client retries without an end", "it computes", func(s *metrics.Snapshot) { s.Clients[0].Cores = fig(0.9) }, 0},
+		{"rows-stalled", "a writer whose habit is not known, for long", "it saved 25 rows at once", rows(func(d *metrics.Dataset) { d.Step = 25 }), 0},
+		{"work-lost", "rows get lost in retries", "70 rows came at once", rows(func(d *metrics.Dataset) { d.Step = 70 }), 0},
 		{"rows-stalled", "rows stalled", "it grows every 40 s", rows(func(d *metrics.Dataset) { d.Gap = 40 * time.Second }), 0},
 		{"rows-stalled", "rows stalled", "in the first generation", server(func(v *metrics.Server) { v.Gen.Ramp, v.Gen.Settled = true, metrics.Figure{} }), 0},
 		{"rows-stalled", "a client that is stuck", "its log says something", func(s *metrics.Snapshot) { s.Clients[0].Log.Mtime = noon }, 0},

@@ -455,3 +455,61 @@ func TestEndpointsDoNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A client saves every 12 minutes and opens its file for that only. Until its first
+// batch was watched nobody can know that: once it is a warning. Then neither is
+// nothing saved, nor do its rows stall, nor is work lost.
+func TestAClientSavesInBatches(t *testing.T) {
+	n := newNight(t, "story")
+	saved := map[string]metrics.Frame{}
+	stats := map[string]metrics.FileStat{}
+	var next time.Time
+	hold := func(list []metrics.FileStat) {
+		for i, st := range list {
+			if !strings.HasSuffix(st.Path, ".jsonl") {
+				continue
+			}
+			if _, ok := stats[st.Path]; !ok {
+				stats[st.Path] = st
+			}
+			list[i] = stats[st.Path]
+		}
+	}
+	n.spoil = func(f *metrics.Frame) {
+		if f.At.Sub(next) >= 12*time.Minute {
+			next = f.At
+			clear(saved)
+			clear(stats)
+		}
+		switch f.Kind {
+		case metrics.KindRows:
+			if _, ok := saved[f.Name]; !ok {
+				saved[f.Name] = *f
+			}
+			at := f.At
+			*f = saved[f.Name]
+			f.At = at
+		case metrics.KindFiles, metrics.KindDir:
+			list, err := metrics.Decode[[]metrics.FileStat](*f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(list)
+			*f = metrics.JSONFrame(f.Kind, f.Name, f.At, list)
+		case metrics.KindScan:
+			scan, err := metrics.Decode[metrics.Scan](*f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range scan.Procs {
+				scan.Procs[i].Files = nil
+			}
+			*f = metrics.JSONFrame(f.Kind, f.Name, f.At, scan)
+		}
+	}
+	s := n.watch(70 * time.Minute)
+	i := slices.IndexFunc(s.History, func(f metrics.Finding) bool { return f.ID == "rows-stalled" })
+	if !slices.Equal(n.loud, []string{"rows-stalled"}) || i < 0 || s.History[i].Severity != metrics.SeverityWarning || s.History[i].Cleared.Sub(s.History[i].Since) > 14*time.Minute {
+		t.Errorf("raised %v, history %+v", n.loud, s.History)
+	}
+}

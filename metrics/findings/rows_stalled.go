@@ -38,7 +38,7 @@ var rowsStalled = Detector{
 			}
 			still := in.now().Sub(d.Grew)
 			j := in.Snap.Job
-			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.Threshold("stalled_behind")
+			behind := j.Finished.Known && j.Landed.Known && j.Finished.V-j.Landed.V > in.heldBack()
 			counted := j.Finished.Known && j.Landed.Known
 			if !counted && v.Gen.Settled.Known && d.Gap > 0 {
 				// Nothing counts what finishes (of a streaming client no log line does). Tokens flow at a settled level, so that
@@ -70,6 +70,16 @@ var rowsStalled = Detector{
 			out.Raise(c)
 		}
 	},
+}
+
+// heldBack is how many finished requests writers may hold back before they save:
+// those of the next batch, and a few that are under way.
+func (in *Input) heldBack() float64 {
+	held := in.Threshold("stalled_behind")
+	for i := range in.Snap.Datasets {
+		held = max(held, 1.5*in.Snap.Datasets[i].Step)
+	}
+	return held
 }
 
 // troubles are causes in a client's log that keep a living client from saving

@@ -24,7 +24,7 @@ var limits = []Limit{
 	{"stalled_min_s", 60, "s", "but never before"},
 	{"stalled_unknown_s", 600, "s", "instead, while the usual gap is not known"},
 	{"stalled_uncounted_s", 900, "s", "instead, at least, where nothing counts finished requests"},
-	{"stalled_behind", 8, "requests", "finished requests that a writer may hold back"},
+	{"stalled_behind", 8, "requests", "finished requests that a writer may hold back, or half more than the most rows that came at once"},
 	{"client_idle_s", 900, "s", "a living client with work left sends nothing, and no row and no line of its log comes; twice as long where its log goes on"},
 	{"unsaved_s", 900, "s", "tokens flow this long and no dataset grows"},
 	{"unsaved_finished", 20, "requests", "and as many requests finished"},

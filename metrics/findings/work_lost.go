@@ -50,7 +50,7 @@ func lostByCount(in *Input, out *Output) {
 		return
 	}
 	lost := j.Finished.V - j.Landed.V
-	held := in.Threshold("stalled_behind")
+	held := in.heldBack()
 	if lost < in.Threshold("lost_min")+held || lost < in.Threshold("lost_share")*j.Finished.V {
 		return
 	}
