@@ -25,7 +25,7 @@ var madeByKernel = []string{"proc", "sysfs", "tracefs", "debugfs", "cgroupfs", "
 // FindLog tells which file a name means, where ~/ is the login's home, and says
 // why that one cannot be followed as a log.
 func (p *Probe) FindLog(ctx context.Context, name string) (LogFile, error) {
-	home := strings.HasPrefix(name, "~/")
+	home := name == "~" || strings.HasPrefix(name, "~/")
 	switch {
 	case !sendable(name):
 		return LogFile{}, fmt.Errorf("%q cannot be sent to the node", name)
@@ -34,7 +34,7 @@ func (p *Probe) FindLog(ctx context.Context, name string) (LogFile, error) {
 	}
 	file := quote(path.Clean(name))
 	if home {
-		file = `"$HOME"/` + quote(strings.TrimPrefix(path.Clean(name), "~/"))
+		file = `"$HOME"` + quote(strings.TrimSuffix(path.Clean("/"+name[1:]), "/"))
 	}
 	a, err := p.files.call(ctx, "(f="+file+`; printf '%s\n' "$f"; [ -r "$f" ] && echo r || echo -; stat -L -f -c %T -- "$f" 2>/dev/null || echo -; `+
 		`stat -L -c '%d:%i %s %Y %f %n' -- "$f" 2>&1; [ -d "${f%/*}/" ] && echo d || echo -; [ -d "$f" ] && ls -dt -- "$f"/*.log 2>/dev/null | head -n 20)`)

@@ -27,14 +27,20 @@ func findsLogs(t *testing.T, n *localNode) {
 	if err := os.Chtimes(dir+"/runs/old one.log", past, past); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chtimes(write(t, dir+"/empty.log", ""), past, past); err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Mkfifo(dir+"/pipe", 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/proc/meminfo", dir+"/link"); err != nil {
 		t.Fatal(err)
 	}
-	empty := write(t, dir+"/empty.log", "")
+	empty := dir + "/empty.log"
+	write(t, dir+"/home.log", "x\n")
 	for name, want := range map[string]LogFile{
+		"~":                   {Newest: []string{dir + "/home.log", dir + "/empty.log"}},
+		"~/":                  {Newest: []string{dir + "/home.log", dir + "/empty.log"}},
 		empty:                 {Path: empty},
 		"~/empty.log":         {Path: empty},
 		dir + "/x/../pipe.x":  {Path: dir + "/pipe.x", Missing: true},
