@@ -225,21 +225,34 @@ func arrow(advice string) string {
 }
 
 // drawCannotTell lists what cannot be known, with what would tell it: probe
-// channels that do not work, and figures without a source.
+// channels that do not work, and figures without a source. Each has a row before any has a second.
 func (m *Model) drawCannotTell(a area, p pen, y int) {
+	type entry struct {
+		sign style
+		text string
+	}
+	var es []entry
 	for _, ch := range p.s.Channels {
-		if !ch.Broken() || y >= a.h() {
+		if !ch.Broken() {
 			continue
 		}
-		a.line(0, y, a.w(), line{sp("? ", stWarn), sp("probe "+ch.Name+" "+ch.State+" for "+p.age(ch.Since)+": "+ch.Reason, stDim), sp(arrow(ch.Advice), stDim)})
-		y++
+		es = append(es, entry{stWarn, "probe " + ch.Name + " " + ch.State + " for " + p.age(ch.Since) + ": " + ch.Reason + arrow(ch.Advice)})
 	}
 	for _, ct := range p.s.CannotTell {
+		es = append(es, entry{stDim, ct.What + ": " + ct.Why + arrow(ct.Tell)})
+	}
+	spare := a.h() - y - len(es)
+	for _, e := range es {
 		if y >= a.h() {
 			return
 		}
-		a.line(0, y, a.w(), line{sp("? ", stDim), sp(ct.What+": "+ct.Why, stDim), sp(arrow(ct.Tell), stDim)})
-		y++
+		rows := wrap(e.text, a.w()-2, 1+max(spare, 0))
+		spare -= len(rows) - 1
+		a.put(0, y, "?", e.sign)
+		for _, row := range rows {
+			a.put(2, y, row, stDim)
+			y++
+		}
 	}
 }
 

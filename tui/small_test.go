@@ -26,6 +26,14 @@ func TestViewsInASidePane(t *testing.T) {
 	drive(t, 80, 24, ramp, func(d *driver) { d.See("27 of the first 150") })
 }
 
+// What cannot be told is written to its end where there is room for it.
+func TestCannotTellIsWrapped(t *testing.T) {
+	s := sceneSettled()
+	s.Findings = s.Findings[:1]
+	s.CannotTell = []metrics.CannotTell{{What: "whether the hierarchical cache is used", Why: "the log does not say it and /metrics is off", Tell: "--enable-metrics on the server's next start"}}
+	drive(t, 160, 60, s, func(d *driver) { d.See("? whether the hierarchical", "next start") })
+}
+
 // A server that is down left so much free; by now all of it is.
 func TestMemoryOfAServerThatIsDown(t *testing.T) {
 	for _, size := range []struct{ w, h int }{{80, 24}, {40, 12}} {
