@@ -92,6 +92,9 @@ func (a *act) show() {
 	}
 	if a.draft != nil {
 		section("forecast", forecastLines(a.fore))
+		told := a.fore.Report()
+		section("the forecast rests on", told.Basis)
+		section("what is doubtful about it", told.Doubts)
 	}
 	section("stops", p.Stops)
 	section("is not the same", p.NotReproduced)

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/runvigil/runvigil/launch"
+	"github.com/runvigil/runvigil/launch/forecast"
 )
 
 // runActing runs one command line on files, as in a pipeline.
@@ -49,5 +52,18 @@ func TestActingUsage(t *testing.T) {
 		if code, _, errs := runActing(t, c.args...); code != 64 || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: code %d, %q, want %q", c.args, code, errs, c.want)
 		}
+	}
+}
+
+// Each figure of a plan says what it rests on and what is doubtful, in words too.
+func TestPlanInWordsHasItsBasis(t *testing.T) {
+	a := &act{o: &options{}, draft: launch.NewDraft(launch.Launch{}), fore: forecast.Forecast{
+		Fit:    forecast.Estimate{Known: true, V: 41, Low: 39, High: 44, Basis: []string{"4,480 tokens a grown request"}},
+		GenTPS: forecast.Estimate{Doubt: "the step time is not known yet"},
+	}}
+	out, err := captured(t, a.o, func() error { a.show(); return nil })
+	want := "the forecast rests on\n  requests that fit: 4,480 tokens a grown request\nwhat is doubtful about it\n  tok/s: the step time is not known yet\n"
+	if err != nil || !strings.Contains(out, "requests that fit: 39 to 44") || !strings.Contains(out, want) {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }
