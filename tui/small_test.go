@@ -16,7 +16,7 @@ func TestViewsInASidePane(t *testing.T) {
 		d.See("0 ", "7 ").NotSee("▼").Press("esc")
 		d.Press("p").See("▼").NotSee("▲").Press("G").See("▲").NotSee("▼").Press("esc")
 		d.Press("L").See("its rows are in", "`o`").Press("esc")
-		d.Press("o").See("opencodeinstruct.jsonl")
+		d.Press("o").See("B2_opencodein", "1,531", "opencodeinstruct.jsonl")
 	})
 	ramp := sceneSettled()
 	ramp.Job.ETA = metrics.ETA{Held: "27 of the first 150 landed"}

@@ -210,7 +210,10 @@ func (v *rowsView) draw(m *Model, a area) {
 	es := v.entries(m.snap)
 	cols := []col{{"dataset", 0, false}, {"rows", 8, true}, {"target", 8, true}, {"per min", 7, true}, {"last", 6, true}, {"gap", 5, true}, {"size", 8, true}, {"row", 7, true}, {"ETA", 20, false}}
 	pick := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
-	if a.w() < 100 {
+	switch {
+	case a.w() < 50:
+		pick = []int{0, 1, 3} // a name that can be told from others first
+	case a.w() < 100:
 		pick = []int{0, 1, 2, 3, 8} // when it is done says more than the rest
 	}
 	cols = picked(cols, pick)
