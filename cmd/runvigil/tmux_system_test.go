@@ -163,6 +163,7 @@ func TestSystemShellRunsScreenPrograms(t *testing.T) {
 	term.wait("- note [Modified]")
 	term.keys("-l", ":wq")
 	term.keys("Enter")
+	term.wait("/tmp/tmp.") // the prompt: what is typed before it would be echoed there
 	term.keys("cat note; rm note; rmdir $PWD; echo after-$((40 + 2))", "Enter")
 	term.wait("after-42")
 	if !strings.Contains(term.text(), "\nleft by vi\nafter-42") {
