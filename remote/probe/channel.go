@@ -59,15 +59,7 @@ type channel struct {
 	rtt     time.Duration
 }
 
-// open starts the shell if there is none.
-func (c *channel) open(ctx context.Context) error {
-	if err := c.turn.take(ctx); err != nil {
-		return err
-	}
-	defer c.turn.leave()
-	return c.ensure(ctx)
-}
-
+// ensure starts the shell if there is none.
 func (c *channel) ensure(ctx context.Context) error {
 	if c.closed {
 		return errGone
