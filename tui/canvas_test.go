@@ -98,6 +98,8 @@ func TestWrap(t *testing.T) {
 	}{
 		{"one two three", 8, 3, "one two|three"},
 		{"one two three four", 8, 2, "one two|three f…"},
+		{"one two, or three", 12, 1, "one two, …"},
+		{"one, two three four", 16, 1, "one, two three …"},
 		{"abcdefghij", 4, 3, "abcd|efgh|ij"},
 		{"", 4, 3, ""},
 		{"  padded  ", 20, 1, "padded"},

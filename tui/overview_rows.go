@@ -46,6 +46,9 @@ func (m *Model) drawRows(c *canvas) {
 		c := rowColsFor(a.w())
 		a.cut(0, y+rows, c.name, "not begun", stDim)
 		a.cut(c.name+1+c.rows, y+rows, c.target, " / "+commas(n), stDim)
+		if x := c.name + c.rows + c.target + 4; s.Job.ETA.Known && c.target > 0 && x+len(atThisPace) < a.w() {
+			a.put(x, y+rows, atThisPace, stDim)
+		}
 		rows++
 	}
 	if last > 0 {
@@ -75,6 +78,9 @@ func ageNote(old string) line {
 
 // rowCols are the columns of the rows pane for a width: the same for the job and
 // for every dataset.
+// atThisPace says what the job's ETA assumes of parts that nobody has seen.
+const atThisPace = "the ETA takes them at this pace"
+
 type rowCols struct {
 	name, rows, target, rate, spark, last, eta, median int // widths, 0: left out
 }

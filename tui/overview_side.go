@@ -66,11 +66,12 @@ func (m *Model) drawSide(c *canvas) {
 		if f := topFinding(s); a.h() == 1 && f != nil && f.Advice != "" {
 			// The verdict above has the finding itself; here is what to do.
 			a.put(0, 0, severitySign[f.Severity], severityStyle(f.Severity))
+			var more line
 			advice := f.Advice
-			if first, _, more := strings.Cut(advice, "; "); more && textWidth(advice) > a.w()-2 {
-				advice = first
+			if first, _, cut := strings.Cut(advice, "; "); cut && textWidth(advice) > a.w()-2 {
+				advice, more = first, line{sp("f", stAccent.bold()), sp(" more", stDim)}
 			}
-			a.cut(2, 0, a.w()-2, advice, stText)
+			a.fit(2, 0, a.w()-2, 2, seg{0, line{sp(truncate(advice, a.w()-2), stText)}}, seg{1, more})
 		} else {
 			for i := 0; i < a.h() && i < len(s.Findings); i++ {
 				m.drawFindingLine(a.sub(0, i, a.w(), 1), p, &s.Findings[i], false)

@@ -91,7 +91,8 @@ func (a area) note(text string) {
 }
 
 // wrap breaks a text into at most n rows of w cells at blanks; the last row is
-// cut with "…" where more would follow.
+// cut with "…" where more would follow, behind a clause if one ends late in it:
+// half of a word to be copied is no use.
 func wrap(s string, w, n int) []string {
 	if w <= 0 || n <= 0 {
 		return nil
@@ -99,8 +100,15 @@ func wrap(s string, w, n int) []string {
 	var rows []string
 	rest := strings.TrimSpace(s)
 	for rest != "" {
-		if len(rows) == n-1 || textWidth(rest) <= w {
-			return append(rows, truncate(rest, w))
+		if textWidth(rest) <= w {
+			return append(rows, rest)
+		}
+		if len(rows) == n-1 {
+			row := truncate(rest, w)
+			if end := max(strings.LastIndex(row, ", "), strings.LastIndex(row, "; ")); textWidth(row[:max(end, 0)]) > w/2 {
+				row = row[:end+1] + " …"
+			}
+			return append(rows, row)
 		}
 		cut, width, blank := 0, 0, -1
 		for cut < len(rest) {

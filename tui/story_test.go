@@ -138,11 +138,11 @@ func scene(now time.Time) *metrics.Snapshot {
 		{ID: "client-log-silent", Severity: metrics.SeverityInfo, Subject: "206570:4425110", Since: storyRun.Add(2 * time.Minute), Title: "the client's log is empty: its output is buffered, its rows land", Cause: metrics.CauseClientBuffered,
 			Why:      "Python holds back what it prints when its output goes to a file; rows reach their own file row by row.",
 			Evidence: []metrics.Evidence{{Text: "inference_all.log has 0 bytes since 11:57", Source: "stat", At: now}, {Text: "rows 1,374 → 1,531", Source: "stat of B2_opencodeinstruct.jsonl", At: now}},
-			Advice:   "start it with python -u or PYTHONUNBUFFERED=1 next time", Log: metrics.LogPlace{Path: storyClient}},
+			Advice:   "nothing to do now; next time start the client with python -u, or PYTHONUNBUFFERED=1", Log: metrics.LogPlace{Path: storyClient}},
 		{ID: "settled", Severity: metrics.SeverityInfo, Subject: storyServer, Since: now.Add(-9 * time.Minute), Title: "606 tok/s is what this start gives; 1,317 was the ramp",
 			Why:      "Requests were young at the peak (1,151 tokens each) and 121 fitted; grown to 4,426 tokens only 36 fit.",
 			Evidence: []metrics.Evidence{{Text: "1317.32 tok/s with 121 running at 11:59", Source: "log", At: storyRun.Add(140 * time.Second)}, {Text: "604 ± 21 tok/s with 35 running since 12:07", Source: "log", At: now}},
-			Advice:   "plan with 9.1 rows a minute", Log: metrics.LogPlace{Path: storyLog, Line: 30990}, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}},
+			Advice:   "nothing to do now; the KV pool is full: e, or restart --dry-run, forecasts a higher --mem-fraction-static", Log: metrics.LogPlace{Path: storyLog, Line: 30990}, Graph: metrics.SeriesKey{What: metrics.SeriesGenTPS, Of: storyServer}},
 	}
 	s.CannotTell = []metrics.CannotTell{{What: "hierarchical cache", Why: "nothing in the log says whether it is used", Tell: "start with --enable-metrics"}}
 	s.Events = []metrics.Event{
