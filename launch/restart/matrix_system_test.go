@@ -213,9 +213,9 @@ func lowMemlock(t *testing.T) {
 }
 
 func restartOverCut(w *world, b behaviour, each func(metrics.JournalLine)) {
-	t, port := w.t, freePort(w.t)
+	t, port := w.t, remotetest.FreePort(w.t)
 	old := w.serverOf(b, port)
-	bystander := w.server(freePort(t), nil, "--children", "1")
+	bystander := w.server(remotetest.FreePort(t), nil, "--children", "1")
 	others := append(tree(bystander.Process.Pid), bystander.Process.Pid)
 	ours := append(tree(old.Process.Pid), old.Process.Pid)
 	p := w.plan(old.Process.Pid, quick, b.edits...)
@@ -257,7 +257,7 @@ func TestCutWhileUploading(t *testing.T) {
 		t.Run(fmt.Sprint(share), func(t *testing.T) {
 			t.Parallel()
 			w, _ := sshWorld(t, s)
-			port := freePort(t)
+			port := remotetest.FreePort(t)
 			old := w.server(port, nil)
 			p := w.plan(old.Process.Pid, quick)
 			program, err := p.program("run")
@@ -281,7 +281,7 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
 			w, _ := sshWorld(t, s)
-			port := freePort(t)
+			port := remotetest.FreePort(t)
 			old := w.server(port, nil, "--deaf")
 			plans := []Plan{
 				w.plan(old.Process.Pid, Options{Op: Restart, TermWait: 2 * time.Second}, launch.Edit{Kind: launch.UnsetFlag, Name: "deaf"}),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // TestOddLaunches restarts servers as operators do start them, and looks for what
@@ -39,7 +40,7 @@ func TestOddLaunches(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			for name, text := range c.file {
 				w.write(name, text)
 			}
@@ -107,7 +108,7 @@ func (w *world) owner(port int) int {
 // says so.
 func TestNoHome(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, nil)
 	w.run = localRunner{home: "/proc/self"}
 	base := fmt.Sprintf("/tmp/runvigil-%d/restart", os.Getuid())
@@ -130,7 +131,7 @@ func TestNoHome(t *testing.T) {
 // before the server is stopped.
 func TestLogThatIsAPipe(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, nil)
 	p := w.plan(old.Process.Pid, quick)
 	p.Log = filepath.Join(w.home, "fifo")

@@ -22,7 +22,7 @@ import (
 // confirmed one is left alone.
 func TestOnlyTheConfirmed(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, nil)
 	for _, c := range []struct {
 		name   string
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			old := w.server(port, nil)
 			refusals, notes, err := Check(t.Context(), w.run, w.plan(old.Process.Pid, quick, c.edit))
 			if err != nil || len(notes) > 0 {
@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 
 func TestWayBack(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, []string{"STANDIN_KEY=x"}, "--children", "1")
 	o := quick
 	o.WayBack = true
@@ -131,7 +131,7 @@ func TestWayBack(t *testing.T) {
 // the node.
 func TestStopAndStart(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	const key, token = "sk-stop0123456789abcdef", "hf_stop0123456789abcdefgh"
 	old := w.server(port, []string{"STANDIN_KEY=" + token, "HF_TOKEN=" + token}, "--api-key", key)
 	j := w.carry(w.plan(old.Process.Pid, Options{Op: Stop, TermWait: time.Second}))
@@ -175,7 +175,7 @@ func TestNothingSaved(t *testing.T) {
 func TestEndOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := w.server(freePort(t), nil, "--children", "1")
+	a := w.server(remotetest.FreePort(t), nil, "--children", "1")
 	kids := tree(a.Process.Pid)
 	seen, err := Look(t.Context(), w.run, kids[0])
 	if err != nil {
@@ -207,7 +207,7 @@ func TestGPUMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			w.run = localRunner{home: w.home, path: filepath.Join(w.home, "bin")}
 			old := w.server(port, nil)
 			apps := ""
@@ -250,7 +250,7 @@ func (w *world) write(name, text string) {
 // the next restart takes away what the last one left.
 func TestFilesAreOurs(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, nil)
 	first := w.plan(old.Process.Pid, quick)
 	j := w.carry(first)

@@ -136,7 +136,7 @@ func untouched(t *testing.T, r Runner, p Plan, why string) {
 // in a container, and the login is inside.
 func TestRefusesPidOne(t *testing.T) {
 	needRoot(t)
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	w.wrap = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	outer := w.server(port, nil)
 	inner := tree(outer.Process.Pid)
@@ -174,7 +174,7 @@ func TestRefusesOthersProcesses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, port := userWorld(t, c.server), freePort(t)
+			w, port := userWorld(t, c.server), remotetest.FreePort(t)
 			old := w.server(port, nil)
 			r := c.login(w)
 			p := planBy(t, r, old.Process.Pid, quick)
@@ -236,7 +236,7 @@ func TestRefusesByControlGroup(t *testing.T) {
 		"kubepods.slice/kubepods-pod1.slice/cri-containerd-" + "77aa" + ".scope": {RefusedContainer, "cri-containerd-77aa"},
 	} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			old := w.server(port, nil)
 			controlGroup(t, path, old.Process.Pid)
 			p := planBy(t, w.run, old.Process.Pid, quick)
@@ -254,7 +254,7 @@ func TestRefusesByControlGroup(t *testing.T) {
 func TestRefusesSessionManager(t *testing.T) {
 	for kills, want := range map[string]bool{"b true": true, "b false": false} {
 		t.Run(kills, func(t *testing.T) {
-			w, port := userWorld(t, ann), freePort(t)
+			w, port := userWorld(t, ann), remotetest.FreePort(t)
 			old := w.server(port, nil)
 			w.write("bin/busctl", "#!/bin/sh\necho '"+kills+"'\n")
 			for _, name := range []string{"bin", "bin/busctl"} {
@@ -314,7 +314,7 @@ func TestSupervisorThatNothingGivesAway(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			w.write("loop.sh", "while :; do \"$@\"; sleep "+c.pause+"; done\n")
 			w.wrap = []string{"/bin/sh", filepath.Join(w.home, "loop.sh")}
 			loop := w.server(port, nil, "--loads", c.loads)
@@ -346,7 +346,7 @@ func TestSupervisorThatNothingGivesAway(t *testing.T) {
 
 // TestRefusesSupervisor: a parent that is a known supervisor by name.
 func TestRefusesSupervisor(t *testing.T) {
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	w.write("runsv", "#!/bin/sh\nwhile :; do \"$@\"; sleep 1; done\n")
 	w.wrap = []string{filepath.Join(w.home, "runsv")}
 	loop := w.server(port, nil)
@@ -362,7 +362,7 @@ func TestTwoUsersAtOnce(t *testing.T) {
 	for round := range 4 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
-			w, port := userWorld(t, ann), freePort(t)
+			w, port := userWorld(t, ann), remotetest.FreePort(t)
 			old := w.server(port, nil, "--deaf", "--children", "1")
 			logins := []Runner{w.run, w.loginOf(0)}
 			plans := make([]Plan, 2)
@@ -431,7 +431,7 @@ func TestForeignLocks(t *testing.T) {
 		{"hostile", "../../tmp/x:$(reboot)\n1 end state=running:*", 1, ben, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, port := userWorld(t, ann), freePort(t)
+			w, port := userWorld(t, ann), remotetest.FreePort(t)
 			old := w.server(port, nil)
 			lock := fmt.Sprintf("/dev/shm/runvigil-%d.lock.%d", port, c.number)
 			if err := os.Symlink(c.target, lock); err != nil {
@@ -461,7 +461,7 @@ func TestForeignLocks(t *testing.T) {
 // TestTakenOverByAnotherUser: while ann's new server loads, root restarts it. Her
 // script does not start her last good launch beside root's server.
 func TestTakenOverByAnotherUser(t *testing.T) {
-	w, port := userWorld(t, ann), freePort(t)
+	w, port := userWorld(t, ann), remotetest.FreePort(t)
 	old := w.server(port, nil)
 	o := quick
 	o.WayBack = true
@@ -507,7 +507,7 @@ func TestTakenOverByAnotherUser(t *testing.T) {
 // TestFindAnothersRestart: root sees the restart of the server's user and may follow
 // it; a user is told whose the restart of root's is.
 func TestFindAnothersRestart(t *testing.T) {
-	w, port := userWorld(t, ann), freePort(t)
+	w, port := userWorld(t, ann), remotetest.FreePort(t)
 	old := w.server(port, nil, "--deaf")
 	root := w.loginOf(0)
 	p := planBy(t, w.run, old.Process.Pid, Options{Op: Restart, TermWait: 2 * time.Second})

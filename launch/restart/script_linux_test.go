@@ -14,6 +14,7 @@ import (
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // shells are those of this machine that the script must run under; the system
@@ -94,10 +95,10 @@ func TestBehaviours(t *testing.T) {
 			}
 			t.Run(b.name+" "+sh, func(t *testing.T) {
 				t.Parallel()
-				w, port := newWorld(t), freePort(t)
+				w, port := newWorld(t), remotetest.FreePort(t)
 				w.sh = sh
 				old := w.server(port, nil, b.args...)
-				bystander := w.server(freePort(t), nil, "--children", "1")
+				bystander := w.server(remotetest.FreePort(t), nil, "--children", "1")
 				others := append(tree(bystander.Process.Pid), bystander.Process.Pid)
 				ours := append(tree(old.Process.Pid), old.Process.Pid)
 				p := w.plan(old.Process.Pid, quick, b.edits...)
@@ -147,7 +148,7 @@ func TestReproduces(t *testing.T) {
 	for _, sh := range shells(t) {
 		t.Run(sh, func(t *testing.T) {
 			t.Parallel()
-			w, port := newWorld(t), freePort(t)
+			w, port := newWorld(t), remotetest.FreePort(t)
 			w.sh = sh
 			env := []string{"STANDIN_KEY=se cr'et\n\"x\" $HOME `id` \\n é", "EMPTY=", "D=mine", "P=1", "LOG=x", "rv_d=y", "IFS=q", "SSH_TTY=/dev/pts/9", "HF_TOKEN=hf_0123456789abcdefghijkl"}
 			old := w.server(port, env, "--mem-fraction-static", "it's 0.5 $x")
@@ -223,7 +224,7 @@ func (w *world) environ(port int) []string {
 // before the script takes the files away that hold it.
 func TestUnknownPort(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, []string{"STANDIN_KEY=x"})
 	p := w.plan(old.Process.Pid, quick)
 	p.Port, p.oldPort = 0, 0

@@ -79,7 +79,7 @@ func TestSecrets(t *testing.T) {
 			t.Run(fmt.Sprintf("%s typed %v", strings.Fields(sh)[0], typed), func(t *testing.T) {
 				w, _ := sshWorld(t, s)
 				w.sh = sh
-				port := freePort(t)
+				port := remotetest.FreePort(t)
 				old := w.server(port, []string{"HF_TOKEN=" + token, "STANDIN_KEY=" + token}, "--api-key", key, "--children", "1")
 				ps := watchPS(key, token, typedKey, typedVar)
 				edits := []launch.Edit{set("mem-fraction-static", "0.5")}
@@ -149,9 +149,9 @@ func TestClientFirst(t *testing.T) {
 	s := remotetest.OpenSSH(t, remotetest.Options{})
 	w, _ := sshWorld(t, s)
 	const key = "sk-ABORT0123456789abcdef"
-	port := freePort(t)
+	port := remotetest.FreePort(t)
 	old := w.server(port, nil, "--api-key", key)
-	client := w.server(freePort(t), []string{"CLIENT=its own"}, "--silent")
+	client := w.server(remotetest.FreePort(t), []string{"CLIENT=its own"}, "--silent")
 	cid := Identity{PID: client.Process.Pid, Start: startOf(t, client.Process.Pid)}
 	seen, err := Look(t.Context(), w.run, old.Process.Pid)
 	if err != nil {

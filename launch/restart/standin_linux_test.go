@@ -212,16 +212,6 @@ func (w *world) mine() []int {
 	return out
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // server starts a stand-in as an operator would and waits for its port.
 func (w *world) server(port int, env []string, args ...string) *exec.Cmd {
 	w.t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runvigil/runvigil/launch"
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // find looks for a restart under way.
@@ -27,7 +28,7 @@ func (w *world) find(r Runner) *UnderWay {
 // needs, and not before and after.
 func TestFind(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	if u := w.find(w.run); u != nil {
 		t.Errorf("nothing was begun, and it found %+v", u)
 	}
@@ -69,7 +70,7 @@ func TestFind(t *testing.T) {
 // journal has no last word, and the next restart passes over its locks.
 func TestFindTheDead(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	old := w.server(port, nil, "--deaf")
 	p := w.plan(old.Process.Pid, Options{Op: Restart, TermWait: 20 * time.Second})
 	if err := Begin(t.Context(), w.run, p); err != nil {
@@ -92,7 +93,7 @@ func TestFindTheDead(t *testing.T) {
 		t.Errorf("%v %+v", err, j)
 	}
 	// Of another port a lock of the dead stays no longer.
-	elsewhere := "/dev/shm/runvigil-" + strconv.Itoa(freePort(t)) + ".lock.1"
+	elsewhere := "/dev/shm/runvigil-" + strconv.Itoa(remotetest.FreePort(t)) + ".lock.1"
 	if err := os.Symlink("4190000:7:"+p.Identity.BootID+"+"+namespace(t)+":1-a:1:root:free", elsewhere); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func namespace(t *testing.T) string {
 // swept away, however dead their processes look from here.
 func TestSharedHome(t *testing.T) {
 	t.Parallel()
-	w, port := newWorld(t), freePort(t)
+	w, port := newWorld(t), remotetest.FreePort(t)
 	other := filepath.Join(w.home, ".cache/runvigil/other-node/restart/1795991215-7d5de2b6/journal")
 	if err := os.MkdirAll(filepath.Dir(other), 0o700); err != nil {
 		t.Fatal(err)

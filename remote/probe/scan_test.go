@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/runvigil/runvigil/metrics"
+	"github.com/runvigil/runvigil/remote/remotetest"
 )
 
 // playEnv makes this test binary play a process of a node: "server PORT" or
@@ -95,15 +96,6 @@ func actor(t *testing.T, role string, env []string, argv ...string) int {
 	return cmd.Process.Pid
 }
 
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-}
-
 func process(s metrics.Scan, pid int) *metrics.Proc {
 	for i := range s.Procs {
 		if s.Procs[i].PID == pid {
@@ -116,7 +108,7 @@ func process(s metrics.Scan, pid int) *metrics.Proc {
 func TestDiscovery(t *testing.T) { discoverProcesses(t, newLocalNode(t)) }
 
 func discoverProcesses(t *testing.T, n *localNode) {
-	port := freePort(t)
+	port := strconv.Itoa(remotetest.FreePort(t))
 	rows := t.TempDir() + "/B2 it's.jsonl"
 	server := actor(t, "server "+port, []string{"CUDA_VISIBLE_DEVICES=0,1", "HF_TOKEN=unseen-value", "SGLANG_TOKEN=notforus1"},
 		"python3", "-m", "sglang.launch_server", "--port", port, "--api-key", "open-sesame-123", "--model-path", "/models/Kimi K2.5")
@@ -153,7 +145,7 @@ func discoverProcesses(t *testing.T, n *localNode) {
 
 // Below a root pid only its processes, sockets and files count.
 func TestRootPID(t *testing.T) {
-	port, other := freePort(t), freePort(t)
+	port, other := strconv.Itoa(remotetest.FreePort(t)), strconv.Itoa(remotetest.FreePort(t))
 	inside := actor(t, "server "+port, nil, "python3", "-m", "sglang.launch_server", "--port", port)
 	w := watch(t, newLocalNode(t), Options{RootPID: inside})
 	s, err := metrics.Decode[metrics.Scan](w.until("a scan", kind(metrics.KindScan)))
@@ -173,7 +165,7 @@ func TestRootPID(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
-	port := freePort(t)
+	port := strconv.Itoa(remotetest.FreePort(t))
 	number, _ := strconv.Atoi(port)
 	server := actor(t, "server "+port, nil, "python3", "-m", "sglang.launch_server", "--port", port, "--api-key", "open-sesame-123")
 	for name, tc := range map[string]struct {

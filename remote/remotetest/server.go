@@ -214,17 +214,6 @@ func (s *Server) newKey(t testing.TB, name, passphrase string) ssh.PublicKey {
 	return key
 }
 
-// FreePort is a TCP port of the loopback address that was free a moment ago.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func (s *Server) start(t testing.TB) {
 	t.Helper()
 	s.cmd = s.startServer()
