@@ -237,7 +237,7 @@ func TestSystemKilledAtEachStep(t *testing.T) {
 		return
 	}
 	n := newActNode(t)
-	n.serve("--loads", "4", "--drains", "12")
+	n.serve("--loads", "15", "--drains", "12") // whoever follows needs a while to come, on a busy machine
 	for i, step := range []string{"begin id=", "term set=", "stopped", "started pid="} {
 		fraction := fmt.Sprintf("0.%d", 60+i)
 		cmd := n.cmd("restart", n.Alias, "--set", "mem-fraction-static="+fraction, "--yes")

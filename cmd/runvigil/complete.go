@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/runvigil/runvigil/metrics"
@@ -50,6 +51,13 @@ func (l *firstLook) see(f metrics.Frame) {
 		l.scan = true
 	case metrics.KindSys:
 		l.sys = true
+		for line := range strings.Lines(string(f.Data)) {
+			if pids, yes := strings.CutPrefix(line, "groups "); yes {
+				for _, pid := range strings.Fields(pids) {
+					l.answered["memory "+pid] = true
+				}
+			}
+		}
 	case metrics.KindGPU, metrics.KindGPUError:
 		l.gpu = true
 	case metrics.KindProbe:
@@ -117,6 +125,8 @@ func wantKey(w metrics.Want) (key string, waits bool) {
 		return fmt.Sprintf("http %d %s", w.Port, w.Path), true
 	case metrics.WantPID:
 		return "pids", true
+	case metrics.WantMemory:
+		return fmt.Sprintf("memory %d", w.PID), true
 	case metrics.WantKernel, metrics.WantPane:
 		return "", false
 	}

@@ -29,6 +29,8 @@ func TestFirstLookWaitsForEveryWant(t *testing.T) {
 		{Kind: metrics.WantRows, Path: "/b.jsonl"},
 		{Kind: metrics.WantLog, Path: "/s.log"},
 		{Kind: metrics.WantHTTP, Port: 8000, Path: "/v1/loads"},
+		{Kind: metrics.WantMemory, PID: 7},
+		{Kind: metrics.WantMemory, PID: 8},
 		{Kind: metrics.WantKernel},
 	}
 	l.want(wants, t0)
@@ -36,6 +38,8 @@ func TestFirstLookWaitsForEveryWant(t *testing.T) {
 		metrics.JSONFrame(metrics.KindRows, "/b.jsonl", t0, metrics.RowsFact{Path: "/b.jsonl"}),
 		{Kind: metrics.KindLog, Name: "/s.log", At: t0, Data: metrics.EncodeChunk(metrics.LogHeader{End: 10, Size: 10}, nil)},
 		{Kind: metrics.KindHTTP, Name: "8000 /v1/loads", At: t0},
+		{Kind: metrics.KindSys, At: t0, Data: []byte("uptime 1 1\ngroups 8\n")},
+		{Kind: metrics.KindSys, At: t0, Data: []byte("uptime 2 2\ngroups 7 8\ngroup 7 1 1 0 0 /a\n")},
 	}
 	for _, f := range answers {
 		if l.complete(t0.Add(time.Minute)) {

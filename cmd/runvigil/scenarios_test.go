@@ -40,8 +40,8 @@ var scenarios = []struct {
 	{"vllm-oom", 2, "server-oom", metrics.CauseCUDAOOM},
 }
 
-// lookAt visits a scenario in virtual time as `check` does: until nothing new is
-// wanted.
+// lookAt visits a scenario in virtual time as `check` does, for a while; within it
+// every want must have an answer, or check would wait for its limit.
 func lookAt(t *testing.T, name string) *metrics.Snapshot {
 	t.Helper()
 	sc, err := model.Lookup(name)
@@ -50,15 +50,29 @@ func lookAt(t *testing.T, name string) *metrics.Snapshot {
 	}
 	src := frames.New(sc, time.Date(2026, 2, 24, 11, 16, 7, 0, time.UTC))
 	b := board.New()
-	for _, f := range src.Opening() {
-		b.Apply(f)
-	}
-	for range 10 {
-		for _, f := range src.Next(b.Wants()) {
+	seen := newFirstLook()
+	at := time.Time{}
+	apply := func(frames []metrics.Frame) {
+		for _, f := range frames {
 			b.Apply(f)
+			seen.see(f)
+			at = f.At
+		}
+		seen.want(b.Wants(), at)
+	}
+	apply(src.Opening())
+	for range 10 {
+		apply(src.Next(b.Wants()))
+	}
+	s := b.Snapshot()
+	// An endpoint that hangs is answered for when its time is over; /health has 20 s.
+	for end := at.Add(25 * time.Second); !seen.complete(at.Add(settleFor)); apply(src.Next(b.Wants())) {
+		if at.After(end) {
+			t.Errorf("%s: never answered: %v", name, seen.pending)
+			break
 		}
 	}
-	return b.Snapshot()
+	return s
 }
 
 func TestScenarios(t *testing.T) {

@@ -69,7 +69,11 @@ func TestSystemCheckEveryScenario(t *testing.T) {
 	bin := binary(t)
 	for _, sc := range scenarios {
 		t.Run(sc.name+" "+sc.finding, func(t *testing.T) {
+			began := time.Now()
 			r := command(t, bin, nil, "check", "demo:"+sc.name, "--json")
+			if sc.exit == 0 && time.Since(began) > lookLimit { // one that hangs takes as long
+				t.Error("the look ran into its limit: something was never answered")
+			}
 			if r.code != sc.exit {
 				t.Errorf("exit code %d, want %d\n%s%s", r.code, sc.exit, r.out, r.err)
 			}

@@ -133,17 +133,21 @@ func (p *Probe) sample(ctx context.Context) error {
 	kick := p.kicked()
 	var alive []metrics.Alive
 	var grouped time.Time // when the control groups were last asked
+	groups := ""          // of these processes
 	failures := 0
 	var fatal error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	every(ctx, p.opts.Interval, kick, func() {
 		code := "sys"
-		if limits := p.wanted(metrics.WantMemory); len(limits) > 0 && time.Since(grouped) >= limits[0].Every {
-			grouped = time.Now()
-			code += ";cg"
+		if limits := p.wanted(metrics.WantMemory); len(limits) > 0 {
+			now := ""
 			for _, w := range limits {
-				code += " " + strconv.Itoa(w.PID)
+				now += " " + strconv.Itoa(w.PID)
+			}
+			if now != groups || time.Since(grouped) >= limits[0].Every {
+				groups, grouped = now, time.Now()
+				code += ";cg" + now
 			}
 		}
 		code += ";s"

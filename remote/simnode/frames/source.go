@@ -8,6 +8,7 @@ package frames
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func (s *Source) Next(wants []metrics.Want) []metrics.Frame {
 		s.begun = true
 		s.session()
 	}
-	s.system()
+	s.system(wants)
 	s.lookAlive(wants)
 	s.graphics()
 	s.scan()
@@ -134,8 +135,9 @@ func (s *Source) session() {
 	s.emitJSON(metrics.KindLink, "", time.Time{}, metrics.LinkFact{Status: metrics.LinkUp, RTTms: 11.4})
 }
 
-// system is one sample of the host, as the lines of /proc.
-func (s *Source) system() {
+// system is one sample of the host, as the lines of /proc, with an answer to who
+// asks for memory limits now and then: this node has none.
+func (s *Source) system(wants []metrics.Want) {
 	h := s.node.Host()
 	up := s.uptime()
 	busy := h.CPUUtil * float64(h.CPUs)
@@ -154,6 +156,15 @@ func (s *Source) system() {
 		{"SwapTotal", h.SwapTotal}, {"SwapFree", h.SwapFree}, {"Shmem", h.Shmem},
 	} {
 		fmt.Fprintf(b, "%-15s %8d kB\n", m.name+":", m.bytes/1024)
+	}
+	groups := ""
+	for _, w := range wants {
+		if w.Kind == metrics.WantMemory && s.every("memory "+strconv.Itoa(w.PID), w.Every) {
+			groups += " " + strconv.Itoa(w.PID)
+		}
+	}
+	if groups != "" {
+		b.WriteString("groups" + groups + "\n")
 	}
 	s.emit(metrics.KindSys, "", s.node.Now().Round(time.Millisecond), []byte(b.String()))
 }
