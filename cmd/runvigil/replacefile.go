@@ -54,7 +54,7 @@ func replaceFile(file string, data []byte) error {
 	}
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
-		err = replaceIn(filepath.Dir(file), file, mode, data)
+		err = replaceIn(filepath.Dir(file), file, mode, data, true)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, bare(err))
@@ -62,14 +62,20 @@ func replaceFile(file string, data []byte) error {
 	return nil
 }
 
-func replaceIn(dir, file string, mode fs.FileMode, data []byte) error {
+// replaceIn writes a file beside its place and moves it there. One that must outlive
+// a crash of this machine is on the disk before that; what is written anew each
+// second need not be.
+func replaceIn(dir, file string, mode fs.FileMode, data []byte, durable bool) error {
 	tmp, err := os.CreateTemp(dir, ".runvigil-*")
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(data)
 	if err == nil {
-		err = errors.Join(tmp.Chmod(mode), tmp.Sync())
+		err = tmp.Chmod(mode)
+	}
+	if err == nil && durable {
+		err = tmp.Sync()
 	}
 	if shut := tmp.Close(); err == nil {
 		err = shut

@@ -2,9 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -88,19 +86,7 @@ func (s state) write(name string, v any) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
-	tmp, err := os.CreateTemp(s.dir, name+".*")
-	if err != nil {
-		return fmt.Errorf("keep state: %w", err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(s.dir, name))
-	}
-	if err != nil {
-		if rm := os.Remove(tmp.Name()); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
-			err = errors.Join(err, rm)
-		}
+	if err := replaceIn(s.dir, filepath.Join(s.dir, name), 0o600, data, false); err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
 	return nil
